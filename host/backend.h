@@ -1,0 +1,186 @@
+/* The interface that every device implements, and the op descriptors it works on.
+ *
+ * A span of layers is recorded once as a plan and replayed for each batch of rows. Recording selects kernels,
+ * allocates and compiles; replaying does none of that. A row is one token at one position of one sequence: one
+ * conversation decodes with one row, a server's batch with one row per sequence, prefill with many rows of one.
+ *
+ * Results do not depend on the number of threads, on the batch a row travels in, or on how [m0, m1) splits a matrix:
+ * every sum has one fixed order (stated with each op). A backend fails with DEVICE or MEMORY, and the engine can then
+ * move its layers to another.
+ */
+#ifndef CRUMB_BACKEND_H
+#define CRUMB_BACKEND_H
+
+#include "host/base/error.h"
+#include "host/lowbit/tile.h"
+
+/* ---- values and ops ---------------------------------------------------------------------------------------- */
+
+/* A value is an activation: f32 [N][width]. Values are numbered within a span; the graph's memory plan gives each an
+ * offset in the span's scratch, and values that are never alive together share it. */
+typedef uint16_t crumb_value;
+#define CRUMB_NO_VALUE ((crumb_value)0xffff)
+
+typedef struct crumb_value_info {
+    uint32_t width; /* floats per row */
+    uint32_t slot;  /* values in one slot share memory; a slot is as wide as its widest value */
+} crumb_value_info;
+
+typedef enum crumb_op_kind {
+    CRUMB_OP_EMBED,     /* out = scale * row `token` of the table */
+    CRUMB_OP_RMS_NORM,  /* out = x / sqrt(mean(x^2) + eps) * weight */
+    CRUMB_OP_LINEAR,    /* out_i = W_i x (+ add), up to three matrices that share x (q/k/v, gate/up) */
+    CRUMB_OP_ROPE,      /* rotates q and k in place by the row's position */
+    CRUMB_OP_ATTENTION, /* stores k and v in the cache, then out = softmax(scale * q K^T) V over positions <= the row's
+                         */
+    CRUMB_OP_GATED,     /* out = activation(gate) * up */
+    CRUMB_OP_SELECT,    /* keeps only the rows whose logits are wanted, in order; later ops see those */
+    CRUMB_OP_SIGNAL,    /* host-visible flag := this replay's number (another device's plan waits for it) */
+    CRUMB_OP_WAIT,      /* waits until the flag holds this replay's number */
+} crumb_op_kind;
+
+typedef enum crumb_act_quant {
+    CRUMB_ACT_F32,   /* not quantized */
+    CRUMB_ACT_ROW,   /* int8, one absmax scale per row: scale = max(max|x|, 1e-5) / 127, BitNet's rule */
+    CRUMB_ACT_GROUP, /* int8, one absmax scale per act_group values of a row: d = max|x| / 127 */
+} crumb_act_quant;
+
+typedef enum crumb_activation_fn { CRUMB_ACT_FN_SILU, CRUMB_ACT_FN_RELU2 } crumb_activation_fn;
+typedef enum crumb_rope_pairing {
+    CRUMB_ROPE_NORMAL, /* pairs (2i, 2i+1) */
+    CRUMB_ROPE_HALVES, /* pairs (i, i + dims/2), "NEOX" */
+} crumb_rope_pairing;
+
+typedef struct crumb_linear_part {
+    const crumb_matrix *w; /* pointers inside lie in memory that the device made or wrapped */
+    uint32_t m0, m1;       /* the rows of w to compute, multiples of CRUMB_TILE_ROWS except for m1 = w->m */
+    crumb_value out;       /* row m of w goes to column m of out */
+    float out_scale;       /* y = (W x) * out_scale + bias; 1 where the file has no separate scale tensor */
+    const float *bias;     /* m floats or NULL */
+} crumb_linear_part;
+
+enum { CRUMB_LINEAR_MAX_PARTS = 3 };
+
+typedef struct crumb_op {
+    crumb_op_kind kind;
+    uint16_t layer; /* for messages and traces */
+    union {
+        struct {
+            const crumb_matrix *table;
+            crumb_value out;
+            float scale;
+        } embed;
+        struct {
+            crumb_value x, out;  /* may be the same */
+            const float *weight; /* [width] */
+            float eps;
+            uint32_t head_dim; /* 0: over the whole row; else each head by itself (q/k norms) */
+        } norm;
+        struct {
+            crumb_value x;
+            crumb_value add; /* residual: out = W x + add; may be the same value as out; CRUMB_NO_VALUE: none */
+            uint8_t n_parts;
+            crumb_act_quant act;
+            uint32_t act_group; /* for CRUMB_ACT_GROUP: 32, 64 or 128; divides the weights' group */
+            crumb_linear_part part[CRUMB_LINEAR_MAX_PARTS];
+        } linear;
+        struct {
+            crumb_value q, k;
+            uint32_t n_head, n_head_kv, head_dim, dims; /* the first `dims` of each head are rotated */
+            crumb_rope_pairing pairing;
+            const float *inv_freq; /* [dims/2]: angle = position * inv_freq[i] */
+            float magnitude;       /* factor on cos and sin; 1 unless the scaling says otherwise */
+        } rope;
+        struct {
+            crumb_value q, k, v, out;
+            uint32_t kv_layer; /* index into the KV cache */
+            uint32_t n_head, n_head_kv, head_dim;
+            float scale;
+        } attention;
+        struct {
+            crumb_value gate, up, out; /* may be the same */
+            crumb_activation_fn fn;
+        } gated;
+        struct {
+            crumb_value x, out;
+        } select;
+        struct {
+            uint32_t *flag; /* host-visible, accessed with acquire/release */
+        } rendezvous;
+    };
+} crumb_op;
+
+/* One row of a batch. */
+typedef struct crumb_row {
+    int32_t token;
+    uint32_t sequence;
+    uint32_t position; /* also its place in the sequence's KV cache; rows of a sequence come in rising order */
+    bool wants_output; /* SELECT keeps it */
+} crumb_row;
+
+/* ---- the backend ------------------------------------------------------------------------------------------- */
+
+typedef struct crumb_device crumb_device; /* defined by each backend */
+typedef struct crumb_buffer crumb_buffer;
+typedef struct crumb_kv_cache crumb_kv_cache;
+typedef struct crumb_plan crumb_plan;
+
+typedef struct crumb_device_params {
+    const char *target; /* "cpu", "cpu:avx2"; NULL: the best */
+    int n_threads;      /* 0: one per physical core */
+    crumb_log_fn log;
+    void *log_user;
+} crumb_device_params;
+
+typedef struct crumb_device_info {
+    char name[64];   /* "cpu" */
+    char detail[96]; /* the processor's or card's own name */
+    char target[32]; /* tier in use: "avx2" */
+    int n_threads;
+    bool host_memory; /* buffers are host memory that the host can write at any time */
+    uint64_t memory_bytes, memory_free_bytes;
+} crumb_device_info;
+
+typedef struct crumb_kv_params {
+    uint32_t n_layers, n_sequences, n_ctx, n_head_kv, head_dim; /* f16 [layer][sequence][head][position][head_dim] */
+} crumb_kv_params;
+
+typedef struct crumb_plan_desc {
+    const crumb_op *ops; /* copied */
+    size_t n_ops;
+    const crumb_value_info *values; /* copied */
+    size_t n_values;
+    uint32_t max_rows;  /* the bucket: replay takes 1..max_rows rows */
+    int n_threads;      /* of the device's; 0: all */
+    crumb_kv_cache *kv; /* NULL: a span without attention */
+} crumb_plan_desc;
+
+typedef struct crumb_backend {
+    const char *name;
+    struct {
+        crumb_status (*open)(const crumb_device_params *params, crumb_device **out, crumb_error *err);
+        void (*close)(crumb_device *d);
+        void (*get_info)(const crumb_device *d, crumb_device_info *out);
+        /* Memory for weights; `*host` is where the host writes them (and, where host_memory, what kernels read). */
+        crumb_status (*buffer_create)(crumb_device *d, uint64_t n_bytes, const char *what, crumb_buffer **out,
+                                      void **host, crumb_error *err);
+        void (*buffer_destroy)(crumb_device *d, crumb_buffer *b);
+        crumb_status (*kv_create)(crumb_device *d, const crumb_kv_params *params, crumb_kv_cache **out,
+                                  uint64_t *n_bytes, crumb_error *err);
+        void (*kv_destroy)(crumb_device *d, crumb_kv_cache *kv);
+    } device;
+    struct {
+        /* Selects kernels for every op. Fails with UNSUPPORTED when an op has no kernel, naming it. */
+        crumb_status (*record)(crumb_device *d, const crumb_plan_desc *desc, crumb_plan **out, crumb_error *err);
+        /* Evaluates the rows and returns when they are done. Not thread-safe per device: the caller serializes. */
+        crumb_status (*replay)(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err);
+        /* The rows of a value after replay: f32 [n][width], row-major without gaps. Valid until the next replay. */
+        crumb_status (*read)(crumb_plan *p, crumb_value value, const float **out, uint32_t *n_rows, crumb_error *err);
+        uint64_t (*scratch_bytes)(const crumb_plan *p);
+        void (*destroy)(crumb_plan *p);
+    } plan;
+} crumb_backend;
+
+extern const crumb_backend crumb_backend_cpu;
+
+#endif

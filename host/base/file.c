@@ -1,0 +1,94 @@
+#include "host/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static crumb_status check_regular(const char *path, int fd, size_t *size, crumb_error *err) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return crumb_fail(err, CRUMB_ERR_IO, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(st.st_mode)) return crumb_fail(err, CRUMB_ERR_IO, "%s: is a directory, not a model file", path);
+    if (!S_ISREG(st.st_mode)) return crumb_fail(err, CRUMB_ERR_IO, "%s: is not a regular file", path);
+    if (st.st_size == 0) return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: the file is empty", path);
+    *size = (size_t)st.st_size;
+    return CRUMB_OK;
+}
+
+crumb_status crumb_file_map_open(const char *path, crumb_file_map *out, crumb_error *err) {
+    *out = (crumb_file_map){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return crumb_fail(err, CRUMB_ERR_IO, "%s: %s", path, strerror(errno));
+    size_t size = 0;
+    crumb_status status = check_regular(path, fd, &size, err);
+    void *data = status == CRUMB_OK ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    if (status == CRUMB_OK && data == MAP_FAILED)
+        status = crumb_fail(err, CRUMB_ERR_IO, "%s: cannot map %zu bytes: %s", path, size, strerror(errno));
+    close(fd);
+    if (status == CRUMB_OK) *out = (crumb_file_map){data, size};
+    return status;
+}
+
+void crumb_file_map_close(crumb_file_map *map) {
+    if (map->data) munmap((void *)map->data, map->size);
+    *map = (crumb_file_map){0};
+}
+
+void crumb_file_map_release(const crumb_file_map *map, size_t offset, size_t size) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t begin = (offset + page - 1) / page * page, end = (offset + size) / page * page;
+    if (begin < end) madvise((void *)(map->data + begin), end - begin, MADV_DONTNEED);
+}
+
+/* While at least one guard is active our SIGBUS handler is installed; a fault in a thread without a guard goes to the
+ * handler that was there before. */
+static pthread_mutex_t guard_mutex = PTHREAD_MUTEX_INITIALIZER;
+static int n_guards;
+static struct sigaction previous_action;
+static _Thread_local sigjmp_buf *guard_jump;
+
+static void on_sigbus(int number, siginfo_t *info, void *context) {
+    if (guard_jump) siglongjmp(*guard_jump, 1);
+    if (previous_action.sa_flags & SA_SIGINFO && previous_action.sa_sigaction)
+        previous_action.sa_sigaction(number, info, context);
+    else
+        sigaction(SIGBUS, &previous_action, NULL); /* returning repeats the access, which now acts as it would have */
+}
+
+static void guard_enter(void) {
+    pthread_mutex_lock(&guard_mutex);
+    if (n_guards++ == 0) {
+        struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
+        sigemptyset(&action.sa_mask);
+        sigaction(SIGBUS, &action, &previous_action);
+    }
+    pthread_mutex_unlock(&guard_mutex);
+}
+
+static void guard_leave(void) {
+    pthread_mutex_lock(&guard_mutex);
+    if (--n_guards == 0) sigaction(SIGBUS, &previous_action, NULL);
+    pthread_mutex_unlock(&guard_mutex);
+}
+
+crumb_status crumb_file_guard(const char *path, crumb_status (*fn)(void *ctx, crumb_error *err), void *ctx,
+                              crumb_error *err) {
+    sigjmp_buf jump;
+    volatile crumb_status status;
+    guard_enter();
+    if (sigsetjmp(jump, 1) == 0) {
+        guard_jump = &jump;
+        status = fn(ctx, err);
+    } else {
+        status = crumb_fail(err, CRUMB_ERR_IO,
+                            "%s: the file became shorter, or its disk failed, while it was being read", path);
+    }
+    guard_jump = NULL;
+    guard_leave();
+    return status;
+}

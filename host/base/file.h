@@ -1,0 +1,26 @@
+/* Files. POSIX calls of the library stay in host/base/file.c, memory.c and thread.c, so that another system can follow.
+ */
+#ifndef CRUMB_BASE_FILE_H
+#define CRUMB_BASE_FILE_H
+
+#include "host/base/error.h"
+
+/* A whole regular file, mapped read-only. */
+typedef struct crumb_file_map {
+    const uint8_t *data;
+    size_t size;
+} crumb_file_map;
+
+/* Refuses directories, devices and empty files with a message that names the path. */
+crumb_status crumb_file_map_open(const char *path, crumb_file_map *out, crumb_error *err);
+void crumb_file_map_close(crumb_file_map *map);
+/* Drops the pages that lie wholly inside [offset, offset + size) from the resident set. */
+void crumb_file_map_release(const crumb_file_map *map, size_t offset, size_t size);
+
+/* Runs fn(ctx), which reads mapped files. If a mapped file has shrunk, the access faults: fn is then abandoned where
+ * it stands (it must hold no lock and own nothing) and the guard returns IO with a message naming `path`; else it
+ * returns fn's status. Any number of threads may be inside; guards do not nest. */
+crumb_status crumb_file_guard(const char *path, crumb_status (*fn)(void *ctx, crumb_error *err), void *ctx,
+                              crumb_error *err);
+
+#endif

@@ -1,0 +1,142 @@
+#include "host/base/thread.h"
+
+#include "host/base/memory.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+struct crumb_thread {
+    pthread_t handle;
+    void (*fn)(void *);
+    void *arg;
+};
+
+static void *thread_main(void *p) {
+    crumb_thread *t = p;
+    t->fn(t->arg);
+    return NULL;
+}
+
+crumb_status crumb_thread_start(void (*fn)(void *), void *arg, crumb_thread **out, crumb_error *err) {
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, "a thread", (void **)out, err));
+    **out = (crumb_thread){.fn = fn, .arg = arg};
+    int code = pthread_create(&(*out)->handle, NULL, thread_main, *out);
+    if (code == 0) return CRUMB_OK;
+    free(*out);
+    *out = NULL;
+    return crumb_fail(err, CRUMB_ERR_MEMORY, "cannot start a thread: %s", strerror(code));
+}
+
+void crumb_thread_join(crumb_thread *t) {
+    if (!t) return;
+    pthread_join(t->handle, NULL);
+    free(t);
+}
+
+void crumb_thread_pin_self(int logical_cpu) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)logical_cpu, &set);
+    sched_setaffinity(0, sizeof set, &set);
+}
+
+/* Whole processors that the cgroup's cpu.max allows; INT32_MAX where there is no limit. */
+static int cgroup_limit(void) {
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
+    if (!f) return INT32_MAX;
+    long quota = 0, period = 0;
+    int n = fscanf(f, "%ld %ld", &quota, &period);
+    fclose(f);
+    if (n != 2 || quota <= 0 || period <= 0) return INT32_MAX;
+    return quota / period > 0 ? (int)(quota / period) : 1;
+}
+
+int crumb_cpu_count(void) {
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1, limit = cgroup_limit();
+    return n < limit ? n : limit;
+}
+
+int crumb_cpu_physical(int *cpus, int capacity) {
+    cpu_set_t set, seen;
+    CPU_ZERO(&seen);
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
+    int n = 0, limit = cgroup_limit();
+    for (int cpu = 0; cpu < CPU_SETSIZE && n < capacity && n < limit; cpu++) {
+        if (!CPU_ISSET((size_t)cpu, &set)) continue;
+        char path[128];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+        int first = cpu;
+        FILE *f = fopen(path, "r");
+        if (f) {
+            if (fscanf(f, "%d", &first) != 1 || first < 0 || first >= CPU_SETSIZE) first = cpu;
+            fclose(f);
+        }
+        if (CPU_ISSET((size_t)first, &seen)) continue;
+        CPU_SET((size_t)first, &seen);
+        cpus[n++] = cpu;
+    }
+    return n;
+}
+
+typedef struct parallel_job {
+    crumb_status (*fn)(void *ctx, uint64_t i, crumb_error *err);
+    void *ctx;
+    uint64_t n;
+    atomic_uint_fast64_t next;
+    pthread_mutex_t mutex;
+    crumb_status status;
+    crumb_error *err;
+} parallel_job;
+
+static void parallel_work(void *p) {
+    parallel_job *job = p;
+    for (uint64_t i; (i = atomic_fetch_add(&job->next, 1)) < job->n;) {
+        crumb_error error = {0};
+        crumb_status status = job->fn(job->ctx, i, &error);
+        if (status == CRUMB_OK) continue;
+        pthread_mutex_lock(&job->mutex);
+        if (job->status == CRUMB_OK) {
+            job->status = status;
+            if (job->err) *job->err = error;
+        }
+        pthread_mutex_unlock(&job->mutex);
+        atomic_store(&job->next, job->n);
+    }
+}
+
+crumb_status crumb_parallel_for(int n_threads, uint64_t n, crumb_status (*fn)(void *ctx, uint64_t i, crumb_error *err),
+                                void *ctx, crumb_error *err) {
+    enum { MAX_THREADS = 64 };
+    parallel_job job = {.fn = fn, .ctx = ctx, .n = n, .mutex = PTHREAD_MUTEX_INITIALIZER, .err = err};
+    crumb_thread *threads[MAX_THREADS];
+    int n_started = 0;
+    while (n_started < n_threads - 1 && n_started < MAX_THREADS && (uint64_t)n_started + 1 < n &&
+           crumb_thread_start(parallel_work, &job, &threads[n_started], NULL) == CRUMB_OK)
+        n_started++;
+    parallel_work(&job);
+    for (int i = 0; i < n_started; i++) crumb_thread_join(threads[i]);
+    return job.status;
+}
+
+uint64_t crumb_now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void crumb_wait_u32(const uint32_t *word, uint32_t expected) {
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+}
+void crumb_wake_all_u32(const uint32_t *word) {
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}

@@ -1,0 +1,66 @@
+/* The tile layout, the one packed form of low-bit weights that every device reads: [M/16][K/32][bits][16] dwords.
+ *
+ * A tile is 16 rows (lanes) x 32 k. Lane n of dword d holds the 32/bits codes of row n whose linear index is
+ *     L = (32/bits)*d + e        e = 0 .. 32/bits - 1, lowest bits first
+ * and L stands for k = 16*(L%2) + L/2 of the 32-block (so that a GPU can quantize activations in registers without a
+ * shuffle; the order is free as long as activations follow). Scales and mins lie beside the codes as
+ * [M/16][K/group][16], f16 where the file has f16, else f32. M and K are padded with zero codes to whole tiles.
+ *
+ * On a CPU, byte j of dword d, plane p (bits p*bits of each byte) is L = (32/bits)*d + (8/bits)*j + p. A kernel that
+ * masks plane p out of a dword meets four k's of one row; activations are therefore stored in *plane order*:
+ * for each 32-block [bits dwords d][8/bits planes p][4 bytes j].
+ */
+#ifndef CRUMB_LOWBIT_TILE_H
+#define CRUMB_LOWBIT_TILE_H
+
+#include "host/base/error.h"
+#include "host/lowbit/types.h"
+
+enum { CRUMB_TILE_ROWS = 16, CRUMB_TILE_K = 32 };
+
+/* The k within its 32-block of linear index L. */
+static inline unsigned crumb_tile_k_of(unsigned linear) {
+    return 16 * (linear % 2) + linear / 2;
+}
+
+/* order[i] = the k within a 32-block that stands at byte i of plane-ordered activations. bits is 1, 2, 4 or 8. */
+void crumb_tile_plane_order(unsigned bits, uint8_t order[32]);
+
+/* How a matrix of weights lies in memory. Pointers are not owned. */
+typedef struct crumb_matrix {
+    crumb_type type;    /* where it came from, and for dense matrices what it is */
+    uint8_t bits;       /* 1, 2, 4, 8: tile layout; 0: dense, row-major [M][K] of `type` */
+    bool scales_f32;    /* scales and mins are f32, else f16 */
+    int16_t mul, sub;   /* w = scale * (mul * u - sub) + min */
+    uint32_t m, k;      /* rows and columns, unpadded */
+    uint32_t group;     /* weights per scale along K, a multiple of 32; one scale per row: K rounded up to 32 */
+    const void *codes;  /* tiles, or the dense rows */
+    const void *scales; /* [ceil(M/16)][K/group][16] */
+    const void *mins;   /* as scales, or NULL */
+} crumb_matrix;
+
+/* Where the parts of a packed matrix go in one allocation; offsets are multiples of 64. */
+typedef struct crumb_matrix_layout {
+    uint64_t codes_offset, scales_offset, mins_offset; /* mins_offset is 0 where there are none */
+    uint64_t total_bytes;
+} crumb_matrix_layout;
+
+/* Fills `matrix` except for its pointers, and the sizes that packing m x k weights of `type` takes.
+ * Fails with FORMAT/UNSUPPORTED when k is not whole blocks or a size overflows. */
+crumb_status crumb_matrix_plan(crumb_type type, uint64_t m, uint64_t k, crumb_matrix *matrix,
+                               crumb_matrix_layout *layout, crumb_error *err);
+
+/* Packs tile-rows [tile0, tile1) (16 rows each) of a tensor on disk (`tensor`, all its bytes) into `base`, which has
+ * the layout above. May run on several threads for different ranges. Dense types are copied. Fails with FORMAT when a
+ * scale is NaN or infinite (message says which row and block; the caller adds the tensor's name). */
+crumb_status crumb_matrix_pack(crumb_type type, const uint8_t *tensor, const crumb_matrix *matrix,
+                               const crumb_matrix_layout *layout, uint8_t *base, uint64_t tile0, uint64_t tile1,
+                               crumb_error *err);
+
+/* Points matrix's pointers into a packed allocation. */
+void crumb_matrix_bind(crumb_matrix *matrix, const crumb_matrix_layout *layout, const uint8_t *base);
+
+/* Row `row` of a packed or dense matrix as floats (k values): embedding lookup from packed weights, tests. */
+void crumb_matrix_row_to_f32(const crumb_matrix *matrix, uint64_t row, float *out);
+
+#endif
