@@ -150,9 +150,10 @@ typedef struct crumb_plan_desc {
     size_t n_ops;
     const crumb_value_info *values; /* copied */
     size_t n_values;
-    uint32_t max_rows;  /* the bucket: replay takes 1..max_rows rows */
-    int n_threads;      /* of the device's; 0: all */
-    crumb_kv_cache *kv; /* NULL: a span without attention */
+    uint32_t max_rows;    /* the bucket: replay takes 1..max_rows rows */
+    uint32_t max_outputs; /* most rows that SELECT keeps: what it and later ops write is sized for these */
+    int n_threads;        /* of the device's; 0: all */
+    crumb_kv_cache *kv;   /* NULL: a span without attention */
 } crumb_plan_desc;
 
 typedef struct crumb_backend {
