@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Another compiler or a sanitizer: everything builds without a warning, and the quick tests pass.
+# usage: build.sh SOURCE WORK COMPILER BUILD-TYPE SANITIZERS
+set -euo pipefail
+source=$1 work=$2 compiler=$3 type=$4 sanitizers=${5:-}
+mkdir -p "$work"
+cmake -G Ninja -S "$source" -B "$work" -DCMAKE_C_COMPILER="$compiler" -DCMAKE_BUILD_TYPE="$type" \
+    -DCMAKE_C_COMPILER_LAUNCHER="$(command -v ccache)" -DCRUMB_SANITIZE="$sanitizers" \
+    -DCRUMB_TESTS=ON -DCRUMB_GATES=OFF -DCRUMB_WERROR=ON >"$work/log" || { cat "$work/log" && exit 1; }
+cmake --build "$work" -j "$(nproc)"
+export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export TSAN_OPTIONS=halt_on_error=1
+ctest --test-dir "$work" -L quick -j "$(nproc)" --no-tests=error --output-on-failure
