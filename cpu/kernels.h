@@ -1,16 +1,23 @@
-/* CPU kernels: what a kernel is called with, and the registry that prototype, dispatch, tests, benchmarks and listings
+/* CPU kernels: what a kernel is called with, and the registry that prototypes, dispatch, tests, benchmarks and listings
  * all come from (cpu/kernels.def, one row per variant).
  *
  * Low-bit linear layers. For weights in the tile layout (host/lowbit/tile.h) and int8 activations q,
  *
- *     S[n,m,g] = mul * sum(u*q) - sub * sum(q)                    exact int32, sums over k of group g
- *     row scales:    acc = fma(scale[m,g], (float)S, acc);  min: acc = fma(min[m,g], (float)qsum[n,g], acc)   for g
- * rising y[n,m] = acc * sx[n] group scales:  acc = fma(scale[m,g'], sx[n,g] * (float)S, acc);  min: acc =
- * fma(min[m,g'], sx[n,g] * (float)qsum[n,g], acc) y[n,m] = acc            g counts activation groups, g' = the weight
- * group that holds g
+ *     S[n,m,g] = mul * sum(u*q) - sub * sum(q)      exact int32, sums over the k of activation group g
  *
- * Every variant of every ISA computes exactly this sequence in f32, so that all agree bit for bit with cpu/ref, for any
- * n, any split and any thread count.
+ * and then, in f32, for g rising from acc = 0 (g' is the weight group that holds activation group g):
+ *
+ *     row scales:    acc = fma(scale[m,g], (float)S, acc)
+ *                    acc = fma(min[m,g], (float)qsum[n,g], acc)                 where there are mins
+ *                    acc = acc * sx[n]                                          after the last group
+ *     group scales:  acc = fma(scale[m,g'], sx[n,g] * (float)S, acc)
+ *                    acc = fma(min[m,g'], sx[n,g] * (float)qsum[n,g], acc)      where there are mins
+ *
+ *     y[n,m] = acc * out_scale + bias[m] + add[n,m]             one multiplication, then two additions; absent terms
+ *                                                               are left out, and so is an out_scale of 1
+ *
+ * Every variant of every ISA computes exactly this sequence, so that all agree bit for bit with cpu/ref, for any n, any
+ * split and any thread count. S fits in int32 since K is at most CRUMB_LINEAR_MAX_K.
  */
 #ifndef CRUMB_CPU_KERNELS_H
 #define CRUMB_CPU_KERNELS_H
@@ -22,26 +29,37 @@ typedef enum crumb_isa {
     CRUMB_ISA_SCALAR,
     CRUMB_ISA_AVX2,       /* AVX2, FMA, F16C */
     CRUMB_ISA_AVXVNNI,    /* + AVX-VNNI */
-    CRUMB_ISA_AVX512VNNI, /* AVX512 F BW VL DQ VNNI */
+    CRUMB_ISA_AVX512VNNI, /* AVX2 tier + AVX512 F BW VL DQ VNNI; says nothing of AVX-VNNI */
     CRUMB_ISA_COUNT
 } crumb_isa;
 
 const char *crumb_isa_name(crumb_isa isa);
-crumb_isa crumb_isa_best(void);                         /* by CPUID and XGETBV */
+bool crumb_isa_available(crumb_isa isa);                /* on this machine, by CPUID and XGETBV */
+crumb_isa crumb_isa_best(void);                         /* the highest that is available */
 bool crumb_isa_parse(const char *name, crumb_isa *out); /* "avx2" */
+/* Whether code of tier `code` may run where `tier` is the tier in use. */
+bool crumb_isa_includes(crumb_isa tier, crumb_isa code);
+
+enum { CRUMB_LINEAR_MAX_K = 1 << 16 }; /* 2^16 * 255 * 128 < 2^31 */
 
 /* Quantized activations of n rows. K' = k rounded up to 32, padded with zeros. */
 typedef struct crumb_q8 {
     int8_t *q;                /* [n][K'], each 32-block in plane order for the weights' bits */
     float *sx;                /* [n] (row) or [n][K'/group] */
     int32_t *qsum;            /* [n][K'/group]: sums of q per activation group (row scales: per weight group) */
-    uint32_t k_padded, group; /* group: values per qsum, and per sx where there are group scales */
+    uint32_t k_padded, group; /* group: values per qsum, and per sx where there are group scales; divides K' */
     bool row_scale;
 } crumb_q8;
 
-/* Quantizes rows [n0, n1) of x (f32, row stride x_stride floats). */
+/* Quantizes rows [n0, n1) of x (f32, row n at x + n * x_stride) into rows [n0, n1) of out, k values and zeros up to K',
+ * in plane order for weights of `bits`. Exactly, in f32, a = the largest |x| of the row or group:
+ *     row:    a = max(a, 1e-5), s = 127 / a, sx = a / 127
+ *     group:  s = 127 / a, sx = a / 127; below CRUMB_QUANTIZE_TINY both are 0, since 127 / a could overflow
+ *     q = clamp(round_half_even(x * s), -128, 127)
+ * x must be finite; what becomes of NaN and infinities is not specified, but stays in bounds. */
 typedef void crumb_quantize_fn(const float *x, size_t x_stride, uint32_t k, unsigned bits, uint32_t n0, uint32_t n1,
                                const crumb_q8 *out);
+#define CRUMB_QUANTIZE_TINY 1e-30f
 
 typedef struct crumb_linear_args {
     const crumb_matrix *w;
@@ -54,7 +72,7 @@ typedef struct crumb_linear_args {
     size_t y_stride;
     const float *add; /* residual, added last: y = result + add[n*add_stride + m]; NULL: none; may be y */
     size_t add_stride;
-    float out_scale;   /* y = result * out_scale + bias + add */
+    float out_scale;   /* y = acc * out_scale + bias + add */
     const float *bias; /* [m] or NULL */
     void *scratch;     /* per thread, at least the row's scratch_bytes, 64-byte aligned */
     size_t scratch_bytes;
@@ -62,28 +80,34 @@ typedef struct crumb_linear_args {
 
 typedef void crumb_linear_fn(const crumb_linear_args *args);
 
-typedef enum crumb_cpu_op { CRUMB_CPU_GEMV, CRUMB_CPU_GEMM } crumb_cpu_op; /* N = 1; N >= 1 */
+typedef enum crumb_cpu_op { CRUMB_CPU_GEMV, CRUMB_CPU_GEMM } crumb_cpu_op; /* n up to the row's max_n; any n */
 
 typedef struct crumb_cpu_kernel {
     const char *name; /* "gemv_u2_i8__avx2" */
     crumb_cpu_op op;
     uint8_t bits;          /* 0: dense of `dense_type` */
     crumb_type dense_type; /* when bits is 0 */
-    crumb_act_quant act;   /* of host/backend.h */
+    uint8_t acts;          /* bit 1 << CRUMB_ACT_...: the activations it takes */
     crumb_isa isa;
-    uint32_t min_group; /* smallest weight group it serves */
-    int rank;           /* higher is preferred among those that fit */
-    const char *bound;  /* why nothing overflows: "42 steps of 3*128*2 in int16" */
+    uint32_t max_n;    /* rows of activations up to which it is meant to be used; it computes any */
+    int rank;          /* higher is preferred among those that fit */
+    const char *bound; /* why nothing overflows: "42 steps of 2 * 3 * 128 in int16" */
     crumb_linear_fn *run;
 } crumb_cpu_kernel;
 
 /* All rows of cpu/kernels.def. */
 const crumb_cpu_kernel *crumb_cpu_kernels(size_t *n);
-/* The kernel for a matrix and a batch: the highest rank that fits the tier; the scalar reference always fits. */
-const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act_quant act, uint32_t act_group,
-                                                uint32_t n, crumb_isa isa);
+/* The kernel for a matrix and a batch: the highest rank that fits the tier; the scalar reference always fits low-bit
+ * matrices of K <= CRUMB_LINEAR_MAX_K. NULL when nothing fits. */
+const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act_quant act, uint32_t n, crumb_isa isa);
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa);
-/* Scratch per thread that any kernel may need for this matrix and batch. */
-size_t crumb_cpu_kernel_scratch(const crumb_matrix *w, uint32_t n);
+/* Scratch bytes per thread that any kernel may need for this matrix, whatever n. */
+size_t crumb_cpu_kernel_scratch(const crumb_matrix *w);
+
+/* Prototypes of every row. */
+#define CRUMB_CPU_KERNEL(name, op, bits, type, acts, isa, max_n, rank, bound, fn) crumb_linear_fn fn;
+#include "cpu/kernels.def"
+#undef CRUMB_CPU_KERNEL
+crumb_quantize_fn crumb_quantize__ref;
 
 #endif

@@ -23,6 +23,17 @@ static inline unsigned crumb_tile_k_of(unsigned linear) {
     return 16 * (linear % 2) + linear / 2;
 }
 
+/* Its inverse. */
+static inline unsigned crumb_tile_linear_of(unsigned k) {
+    return 2 * (k % 16) + k / 16;
+}
+
+/* Where k of a 32-block stands in plane-ordered activations: [dword][plane][byte]. */
+static inline unsigned crumb_tile_plane_position(unsigned bits, unsigned k) {
+    unsigned linear = crumb_tile_linear_of(k), planes = 8 / bits, per_dword = 32 / bits;
+    return (linear / per_dword * planes + linear % planes) * 4 + linear % per_dword / planes;
+}
+
 /* order[i] = the k within a 32-block that stands at byte i of plane-ordered activations. bits is 1, 2, 4 or 8. */
 void crumb_tile_plane_order(unsigned bits, uint8_t order[32]);
 

@@ -1,0 +1,76 @@
+/* The scalar reference of the low-bit linear layers: cpu/kernels.h's sequence, one weight at a time. */
+#include "cpu/kernels.h"
+
+#include "host/base/checked.h"
+#include "host/base/half.h"
+
+#include <math.h>
+
+static unsigned code_at(const crumb_matrix *w, uint32_t m, uint32_t k) {
+    uint64_t n_blocks = crumb_div_up(w->k, CRUMB_TILE_K);
+    unsigned linear = crumb_tile_linear_of(k % CRUMB_TILE_K), codes_per_dword = 32u / w->bits;
+    uint64_t tile = (uint64_t)(m / CRUMB_TILE_ROWS) * n_blocks + k / CRUMB_TILE_K;
+    uint64_t dword = (tile * w->bits + linear / codes_per_dword) * CRUMB_TILE_ROWS + m % CRUMB_TILE_ROWS;
+    return ((const uint32_t *)w->codes)[dword] >> (w->bits * (linear % codes_per_dword)) & ((1u << w->bits) - 1);
+}
+
+static float group_value(const crumb_matrix *w, const void *values, uint32_t m, uint32_t group) {
+    uint64_t n_groups = crumb_round_up(w->k, CRUMB_TILE_K) / w->group;
+    uint64_t i = ((uint64_t)(m / CRUMB_TILE_ROWS) * n_groups + group) * CRUMB_TILE_ROWS + m % CRUMB_TILE_ROWS;
+    return w->scales_f32 ? ((const float *)values)[i] : crumb_f16_to_f32(((const uint16_t *)values)[i]);
+}
+
+static float finish(const crumb_linear_args *a, uint32_t n, uint32_t m, float acc) {
+    float y = a->out_scale == 1.0f ? acc : acc * a->out_scale;
+    if (a->bias) y = y + a->bias[m];
+    if (a->add) y = y + a->add[n * a->add_stride + m];
+    return y;
+}
+
+static float dot(const crumb_linear_args *a, uint32_t n, uint32_t m) {
+    const crumb_matrix *w = a->w;
+    const crumb_q8 *x = &a->x;
+    uint32_t n_groups = x->k_padded / x->group;
+    const int8_t *q = x->q + (size_t)n * x->k_padded;
+    float acc = 0;
+    for (uint32_t g = 0; g < n_groups; g++) {
+        int64_t sum = 0;
+        for (uint32_t k = g * x->group; k < (g + 1) * x->group; k++)
+            sum += (int64_t)code_at(w, m, k) * q[k / 32 * 32 + crumb_tile_plane_position(w->bits, k % 32)];
+        int32_t qsum = x->qsum[(size_t)n * n_groups + g];
+        int32_t s = (int32_t)(w->mul * sum - (int64_t)w->sub * qsum);
+        uint32_t weight_group = (uint32_t)((uint64_t)g * x->group / w->group);
+        float sx = x->row_scale ? 1.0f : x->sx[(size_t)n * n_groups + g];
+        acc = fmaf(group_value(w, w->scales, m, weight_group), sx * (float)s, acc);
+        if (w->mins) acc = fmaf(group_value(w, w->mins, m, weight_group), sx * (float)qsum, acc);
+    }
+    return x->row_scale ? acc * x->sx[n] : acc;
+}
+
+static uint32_t row_end(const crumb_linear_args *a) {
+    uint64_t end = (uint64_t)a->tile1 * CRUMB_TILE_ROWS;
+    return end < a->w->m ? (uint32_t)end : a->w->m;
+}
+
+void crumb_linear_i8__ref(const crumb_linear_args *a) {
+    for (uint32_t m = a->tile0 * CRUMB_TILE_ROWS; m < row_end(a); m++)
+        for (uint32_t n = 0; n < a->n; n++) a->y[n * a->y_stride + m] = finish(a, n, m, dot(a, n, m));
+}
+
+/* Weights decoded on the fly, activations in f32, sums in double: what exact arithmetic would give, nearly. */
+void crumb_linear_f32__ref(const crumb_linear_args *a) {
+    const crumb_matrix *w = a->w;
+    float *row = a->scratch;
+    for (uint32_t m = a->tile0 * CRUMB_TILE_ROWS; m < row_end(a); m++) {
+        for (uint32_t k = 0; k < w->k; k++) {
+            float min = w->mins ? group_value(w, w->mins, m, k / w->group) : 0.0f;
+            row[k] =
+                group_value(w, w->scales, m, k / w->group) * (float)(w->mul * (int)code_at(w, m, k) - w->sub) + min;
+        }
+        for (uint32_t n = 0; n < a->n; n++) {
+            double sum = 0;
+            for (uint32_t k = 0; k < w->k; k++) sum += (double)row[k] * (double)a->xf[n * a->xf_stride + k];
+            a->y[n * a->y_stride + m] = finish(a, n, m, (float)sum);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+/* The registry: which kernel runs for a matrix and a batch. The only place where that is decided. */
+#include "cpu/kernels.h"
+
+#include "host/base/checked.h"
+
+static const crumb_cpu_kernel kernels[] = {
+#define CRUMB_CPU_KERNEL(name, op, bits, type, acts, isa, max_n, rank, bound, fn)                                      \
+    {name, CRUMB_CPU_##op, bits, CRUMB_TYPE_##type, acts, CRUMB_ISA_##isa, max_n, rank, bound, fn},
+#include "cpu/kernels.def"
+#undef CRUMB_CPU_KERNEL
+};
+
+const crumb_cpu_kernel *crumb_cpu_kernels(size_t *n) {
+    *n = sizeof kernels / sizeof kernels[0];
+    return kernels;
+}
+
+static bool fits(const crumb_cpu_kernel *kernel, const crumb_matrix *w, crumb_act_quant act, uint32_t n,
+                 crumb_isa isa) {
+    if (!crumb_isa_includes(isa, kernel->isa) || !(kernel->acts >> act & 1)) return false;
+    if (kernel->bits != w->bits || n > kernel->max_n) return false;
+    return w->bits ? w->k <= CRUMB_LINEAR_MAX_K : kernel->dense_type == w->type;
+}
+
+const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act_quant act, uint32_t n, crumb_isa isa) {
+    const crumb_cpu_kernel *best = NULL;
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
+        if (fits(&kernels[i], w, act, n, isa) && (!best || kernels[i].rank > best->rank)) best = &kernels[i];
+    return best;
+}
+
+crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa) {
+    (void)isa;
+    return crumb_quantize__ref;
+}
+
+size_t crumb_cpu_kernel_scratch(const crumb_matrix *w) {
+    return crumb_round_up(w->k, CRUMB_TILE_K) * sizeof(float); /* one decoded row, for float activations */
+}
