@@ -40,6 +40,7 @@ finish() {
 [ -z "$offline" ] || fail "$model is not there; run tools/get-model.sh ${1} with network access"
 
 work=
+# shellcheck disable=SC2317 # called by the trap
 cleanup() { [ -z "$work" ] || rm -rf "$work"; }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
