@@ -43,16 +43,30 @@ typedef struct crumb_type_info {
     uint16_t group;       /* weights that share a scale; 0: the whole tensor */
     bool has_min;
     crumb_act_rule act_rule;
+    uint8_t codes_offset, scale_offset, min_offset; /* within a block; scale and min are f16 (I2_S: not in the block) */
 } crumb_type_info;
 
 const crumb_type_info *crumb_type_get_info(crumb_type type);
 
-/* Which type a GGUF id means, given that n_weights weights take n_bytes bytes (0: unknown); id 42 has several meanings
- * that only the size tells apart. Fails with UNSUPPORTED and a message for ids that crumb does not run. */
-crumb_status crumb_type_from_gguf(uint32_t id, uint64_t n_weights, uint64_t n_bytes, crumb_type *out, crumb_error *err);
+/* The name that llama.cpp (or a fork) prints for a GGUF type id, also of types that crumb does not run; NULL: unknown.
+ */
+const char *crumb_type_gguf_name(uint32_t id);
+
+/* Id 42 has several meanings, which only the size tells apart: bytes per 256 weights 72, 68 or 42. */
+enum { CRUMB_GGUF_ID_Q2_0 = 42 };
+
+/* Which type a GGUF id means. bytes_per_256 matters for id 42 only; 0: the size fits no meaning, or several. Fails with
+ * UNSUPPORTED and a message that names the type and says what to do for ids that crumb does not run. */
+crumb_status crumb_type_from_gguf(uint32_t id, uint32_t bytes_per_256, crumb_type *out, crumb_error *err);
 
 /* Bytes of a tensor of m rows of k weights, checked: k must be whole blocks, nothing may overflow. */
 crumb_status crumb_type_tensor_bytes(crumb_type type, uint64_t m, uint64_t k, uint64_t *out, crumb_error *err);
+
+/* Bytes from one row of k weights to the next (I2_S: of codes; its scale stands behind all rows). */
+uint64_t crumb_type_row_bytes(crumb_type type, uint64_t k);
+
+/* I2_S: the tensor's scale, which stands behind the codes of its m rows. */
+float crumb_type_i2_s_scale(const uint8_t *tensor, uint64_t m, uint64_t k);
 
 /* Decodes one row of a low-bit type: k codes (one per byte), and per group the scale and, where the type has one, the
  * min (k / group values each, as float: exact, since files hold f16 or f32). For I2_S `row` is the row's codes and the

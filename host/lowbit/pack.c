@@ -1,0 +1,286 @@
+/* Packing: a tensor on disk -> the tile layout (tile.h), at memory speed.
+ *
+ * A type needs one function, which turns the codes of one block into the dwords of one lane; blocks run over all 16
+ * lanes before the next block column, so that the stores fill whole cache lines. Within 64-bit words fields move by
+ * shifts and masks: the order L <-> k = 16*(L%2) + L/2 interleaves the two halves of a 32-block.
+ */
+#include "host/base/checked.h"
+#include "host/lowbit/tile.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LANES = CRUMB_TILE_ROWS };
+
+static inline uint64_t load64(const uint8_t *p) {
+    uint64_t x;
+    memcpy(&x, p, 8);
+    return x;
+}
+static inline uint32_t load32(const uint8_t *p) {
+    uint32_t x;
+    memcpy(&x, p, 4);
+    return x;
+}
+
+/* Swaps the bits of x that `mask` selects with those `shift` above them. */
+static inline uint64_t swap_fields(uint64_t x, uint64_t mask, unsigned shift) {
+    uint64_t t = (x ^ x >> shift) & mask;
+    return x ^ t ^ t << shift;
+}
+
+/* Bytes b0..b7 -> low nibbles of all eight in the low half (b0's lowest), high nibbles in the high half. */
+static inline uint64_t split_nibbles(uint64_t x) {
+    x = swap_fields(x, UINT64_C(0x00f000f000f000f0), 4);
+    x = swap_fields(x, UINT64_C(0x0000ff000000ff00), 8);
+    return swap_fields(x, UINT64_C(0x00000000ffff0000), 16);
+}
+
+/* ---- one block of one lane; lane[16*d] is dword d ---- */
+
+static void pack_q4(const uint8_t *in, uint32_t *lane) {
+    for (int d = 0; d < 4; d++)
+        lane[LANES * d] = load32(in + 4 * d); /* low nibble k, high k + 16: as the tile has it */
+}
+
+static void pack_q8(const uint8_t *in, uint32_t *lane) {
+    for (int i = 0; i < 4; i++) { /* bytes a0 b0 a1 b1 ... of the halves a, b of the block */
+        uint64_t x = (uint64_t)load32(in + 16 + 4 * i) << 32 | load32(in + 4 * i);
+        x = swap_fields(x, UINT64_C(0x00000000ffff0000), 16);
+        x = swap_fields(x, UINT64_C(0x0000ff000000ff00), 8) ^ UINT64_C(0x8080808080808080);
+        lane[LANES * (2 * i)] = (uint32_t)x;
+        lane[LANES * (2 * i + 1)] = (uint32_t)(x >> 32);
+    }
+}
+
+/* 32 bytes hold four 32-blocks of 2-bit codes, one in each bit pair; low_first: the lowest pair is the first block. */
+static inline void pack_bit_pairs(const uint8_t *in, uint32_t *lane, bool low_first) {
+    const uint64_t pairs_02 = UINT64_C(0x3333333333333333);
+    for (int d = 0; d < 2; d++) {
+        uint64_t a = load64(in + 8 * d), b = load64(in + 16 + 8 * d);
+        uint64_t even = split_nibbles((a & pairs_02) | (b & pairs_02) << 2);
+        uint64_t odd = split_nibbles((a >> 2 & pairs_02) | (b & ~pairs_02));
+        uint32_t block[4] = {(uint32_t)even, (uint32_t)odd, (uint32_t)(even >> 32), (uint32_t)(odd >> 32)};
+        for (int l = 0; l < 4; l++) lane[LANES * (2 * l + d)] = block[low_first ? l : 3 - l];
+    }
+}
+
+static void pack_tq2_0(const uint8_t *in, uint32_t *lane) {
+    pack_bit_pairs(in, lane, true);
+    pack_bit_pairs(in + 32, lane + LANES * 2 * 4, true);
+}
+
+static void pack_i2_s(const uint8_t *in, uint32_t *lane) {
+    pack_bit_pairs(in, lane, false);
+}
+
+/* Byte i of `in` holds five base-3 digits as a fraction; the digits t of 4 bytes at a time go to out[t][i]. */
+static inline void split_trits(const uint8_t *in, int n_bytes, uint8_t *out, int n_trits) {
+    for (int i = 0; i < n_bytes; i += 4) {
+        uint64_t x = load32(in + i); /* spread to 16-bit fields, which hold up to 3 * 255 */
+        x = (x | x << 16) & UINT64_C(0x0000ffff0000ffff);
+        x = (x | x << 8) & UINT64_C(0x00ff00ff00ff00ff);
+        for (int t = 0; t < n_trits; t++) {
+            uint64_t digits;
+            x *= 3;
+            digits = x >> 8 & UINT64_C(0x0003000300030003);
+            x &= UINT64_C(0x00ff00ff00ff00ff);
+            digits = (digits | digits >> 8) & UINT64_C(0x0000ffff0000ffff);
+            uint32_t four = (uint32_t)(digits | digits >> 16);
+            memcpy(out + t * n_bytes + i, &four, 4);
+        }
+    }
+}
+
+static void pack_tq1_0(const uint8_t *in, uint32_t *lane) {
+    uint8_t codes[256];
+    split_trits(in, 32, codes, 5);
+    split_trits(in + 32, 16, codes + 160, 5);
+    split_trits(in + 48, 4, codes + 240, 4);
+    for (int d = 0; d < 16; d++) { /* 2-bit codes: dword d takes eight from each half of block d / 2 */
+        const uint8_t *block = codes + d / 2 * 32 + d % 2 * 8;
+        lane[LANES * d] = (uint32_t)split_nibbles(load64(block) | load64(block + 16) << 2);
+    }
+}
+
+/* Codes in order, lowest first: interleave the halves of each 32-block. */
+static void pack_q1_0(const uint8_t *in, uint32_t *lane) {
+    for (int i = 0; i < 2; i++) { /* two 32-blocks at once */
+        uint64_t x = load64(in + 8 * i);
+        x = swap_fields(x, UINT64_C(0x0000ff000000ff00), 8);
+        x = swap_fields(x, UINT64_C(0x00f000f000f000f0), 4);
+        x = swap_fields(x, UINT64_C(0x0c0c0c0c0c0c0c0c), 2);
+        x = swap_fields(x, UINT64_C(0x2222222222222222), 1);
+        lane[LANES * (2 * i)] = (uint32_t)x;
+        lane[LANES * (2 * i + 1)] = (uint32_t)(x >> 32);
+    }
+}
+
+static inline void pack_q2_0(const uint8_t *in, uint32_t *lane, int n_blocks) {
+    for (int i = 0; i < n_blocks; i++) {
+        uint64_t x = load64(in + 8 * i);
+        x = swap_fields(x, UINT64_C(0x00000000ffff0000), 16);
+        x = swap_fields(x, UINT64_C(0x0000ff000000ff00), 8);
+        x = swap_fields(x, UINT64_C(0x00f000f000f000f0), 4);
+        x = swap_fields(x, UINT64_C(0x0c0c0c0c0c0c0c0c), 2);
+        lane[LANES * (2 * i)] = (uint32_t)x;
+        lane[LANES * (2 * i + 1)] = (uint32_t)(x >> 32);
+    }
+}
+static void pack_q2_0_g64(const uint8_t *in, uint32_t *lane) {
+    pack_q2_0(in, lane, 2);
+}
+static void pack_q2_0_g128(const uint8_t *in, uint32_t *lane) {
+    pack_q2_0(in, lane, 4);
+}
+
+typedef void pack_block_fn(const uint8_t *in, uint32_t *lane);
+
+static pack_block_fn *const pack_block[CRUMB_TYPE_COUNT] = {
+    [CRUMB_TYPE_Q4_0] = pack_q4,     [CRUMB_TYPE_Q4_1] = pack_q4,           [CRUMB_TYPE_Q8_0] = pack_q8,
+    [CRUMB_TYPE_TQ1_0] = pack_tq1_0, [CRUMB_TYPE_TQ2_0] = pack_tq2_0,       [CRUMB_TYPE_I2_S] = pack_i2_s,
+    [CRUMB_TYPE_Q1_0] = pack_q1_0,   [CRUMB_TYPE_Q2_0_G64] = pack_q2_0_g64, [CRUMB_TYPE_Q2_0_G128] = pack_q2_0_g128,
+};
+
+/* ---- one tile-row ---- */
+
+static inline uint16_t load_f16(const uint8_t *p) {
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+static inline bool f16_is_finite(uint16_t h) {
+    return (h & 0x7c00) != 0x7c00;
+}
+
+static crumb_status fail_scale(uint64_t row, uint64_t block, crumb_error *err) {
+    return crumb_fail(err, CRUMB_ERR_FORMAT, "row %llu, block %llu: the scale is NaN or infinite; the file is damaged",
+                      (unsigned long long)row, (unsigned long long)block);
+}
+
+/* Where one tile-row's parts are. */
+typedef struct tile_row {
+    const uint8_t *rows; /* on disk */
+    uint64_t row_bytes, row0;
+    unsigned n_rows; /* 1..16 */
+    uint64_t n_blocks;
+    uint32_t *codes;
+    uint16_t *scales, *mins; /* [block][16]; NULL: none */
+} tile_row;
+
+static crumb_status pack_tile_row(const crumb_type_info *info, pack_block_fn *pack, const tile_row *t,
+                                  crumb_error *err) {
+    size_t block_dwords = (size_t)info->block / CRUMB_TILE_K * info->bits * LANES;
+    for (uint64_t b = 0; b < t->n_blocks; b++) {
+        const uint8_t *block = t->rows + b * info->block_bytes;
+        for (unsigned n = 0; n < t->n_rows; n++, block += t->row_bytes) {
+            pack(block + info->codes_offset, t->codes + b * block_dwords + n);
+            if (t->scales) {
+                uint16_t scale = load_f16(block + info->scale_offset);
+                uint16_t min = t->mins ? load_f16(block + info->min_offset) : 0;
+                if (!f16_is_finite(scale) || !f16_is_finite(min)) return fail_scale(t->row0 + n, b, err);
+                t->scales[b * LANES + n] = scale;
+                if (t->mins) t->mins[b * LANES + n] = min;
+            }
+        }
+    }
+    return CRUMB_OK;
+}
+
+/* I2_S has three codes; a fourth would be run as +2, which no trainer meant. */
+static crumb_status check_i2_s(const tile_row *t, crumb_error *err) {
+    const uint64_t low_bits = UINT64_C(0x5555555555555555);
+    for (unsigned n = 0; n < t->n_rows; n++)
+        for (uint64_t i = 0; i < t->row_bytes; i += 8) {
+            uint64_t x = load64(t->rows + n * t->row_bytes + i);
+            if (x & x >> 1 & low_bits)
+                return crumb_fail(err, CRUMB_ERR_FORMAT,
+                                  "row %llu, block %llu: code 3, which I2_S does not have; the "
+                                  "file is damaged",
+                                  (unsigned long long)(t->row0 + n), (unsigned long long)(i / 32));
+        }
+    return CRUMB_OK;
+}
+
+/* Lanes that stand for no row are zero. */
+static void clear_tile_row(const crumb_matrix *matrix, const tile_row *t) {
+    uint64_t n_groups = crumb_div_up(matrix->k, matrix->group), scale_bytes = matrix->scales_f32 ? 4 : 2;
+    memset(t->codes, 0, crumb_div_up(matrix->k, CRUMB_TILE_K) * matrix->bits * 64);
+    if (t->scales) memset(t->scales, 0, n_groups * LANES * scale_bytes);
+    if (t->mins) memset(t->mins, 0, n_groups * LANES * scale_bytes);
+}
+
+static crumb_status pack_tiles(const uint8_t *tensor, const crumb_matrix *matrix, const crumb_matrix_layout *layout,
+                               uint8_t *base, uint64_t tile0, uint64_t tile1, crumb_error *err) {
+    const crumb_type_info *info = crumb_type_get_info(matrix->type);
+    uint64_t tile_row_dwords = crumb_div_up(matrix->k, CRUMB_TILE_K) * matrix->bits * LANES;
+    uint64_t n_scales = crumb_div_up(matrix->k, matrix->group) * LANES;
+    float tensor_scale = 0;
+    if (matrix->scales_f32) {
+        tensor_scale = crumb_type_i2_s_scale(tensor, matrix->m, matrix->k);
+        if (!isfinite(tensor_scale))
+            return crumb_fail(err, CRUMB_ERR_FORMAT, "the tensor's scale is NaN or infinite; the file is damaged");
+    }
+    for (uint64_t i = tile0; i < tile1; i++) {
+        tile_row t = {.row_bytes = crumb_type_row_bytes(matrix->type, matrix->k), .row0 = i * LANES};
+        t.rows = tensor + t.row0 * t.row_bytes;
+        t.n_rows = matrix->m - t.row0 < LANES ? (unsigned)(matrix->m - t.row0) : LANES;
+        t.n_blocks = matrix->k / info->block;
+        t.codes = (uint32_t *)(base + layout->codes_offset) + i * tile_row_dwords;
+        if (!matrix->scales_f32) t.scales = (uint16_t *)(base + layout->scales_offset) + i * n_scales;
+        if (info->has_min) t.mins = (uint16_t *)(base + layout->mins_offset) + i * n_scales;
+        if (t.n_rows < LANES) clear_tile_row(matrix, &t);
+        if (matrix->type == CRUMB_TYPE_I2_S) CRUMB_TRY(check_i2_s(&t, err));
+        CRUMB_TRY(pack_tile_row(info, pack_block[matrix->type], &t, err));
+        if (matrix->scales_f32) {
+            float *scales = (float *)(base + layout->scales_offset) + i * n_scales;
+            for (unsigned n = 0; n < LANES; n++) scales[n] = n < t.n_rows ? tensor_scale : 0;
+        }
+    }
+    return CRUMB_OK;
+}
+
+/* ---- dense ---- */
+
+/* Whether a whole number of 64-bit words holds only finite values. Adding one to an exponent of all ones carries into
+ * the field's highest bit, and never further, because the mask leaves nothing else in the field. */
+static bool words_are_finite(const uint8_t *p, uint64_t n_bytes, uint64_t exponent, uint64_t one) {
+    uint64_t carry = 0;
+    for (uint64_t i = 0; i < n_bytes; i += 8) carry |= (load64(p + i) & exponent) + one;
+    return (carry & ~exponent) == 0;
+}
+
+static bool dense_is_finite(crumb_type type, const uint8_t *p, uint64_t n_bytes) {
+    static const struct {
+        uint64_t exponent, one;
+    } fields[] = {
+        [CRUMB_TYPE_F32] = {UINT64_C(0x7f8000007f800000), UINT64_C(0x0080000000800000)},
+        [CRUMB_TYPE_F16] = {UINT64_C(0x7c007c007c007c00), UINT64_C(0x0400040004000400)},
+        [CRUMB_TYPE_BF16] = {UINT64_C(0x7f807f807f807f80), UINT64_C(0x0080008000800080)},
+    };
+    uint8_t tail[8] = {0};
+    uint64_t whole = n_bytes / 8 * 8;
+    memcpy(tail, p + whole, n_bytes - whole);
+    return words_are_finite(p, whole, fields[type].exponent, fields[type].one) &&
+           words_are_finite(tail, 8, fields[type].exponent, fields[type].one);
+}
+
+static crumb_status copy_dense(const uint8_t *tensor, const crumb_matrix *matrix, uint8_t *out, uint64_t tile0,
+                               uint64_t tile1, crumb_error *err) {
+    uint64_t row_bytes = crumb_type_row_bytes(matrix->type, matrix->k);
+    for (uint64_t row = tile0 * LANES; row < tile1 * LANES && row < matrix->m; row++) {
+        const uint8_t *in = tensor + row * row_bytes;
+        if (!dense_is_finite(matrix->type, in, row_bytes))
+            return crumb_fail(err, CRUMB_ERR_FORMAT, "row %llu: a weight is NaN or infinite; the file is damaged",
+                              (unsigned long long)row);
+        memcpy(out + row * row_bytes, in, row_bytes);
+    }
+    return CRUMB_OK;
+}
+
+crumb_status crumb_matrix_pack(crumb_type type, const uint8_t *tensor, const crumb_matrix *matrix,
+                               const crumb_matrix_layout *layout, uint8_t *base, uint64_t tile0, uint64_t tile1,
+                               crumb_error *err) {
+    if (type != matrix->type)
+        return crumb_fail(err, CRUMB_ERR_INTERNAL, "packing a tensor of another type than was planned");
+    if (matrix->bits == 0) return copy_dense(tensor, matrix, base + layout->codes_offset, tile0, tile1, err);
+    return pack_tiles(tensor, matrix, layout, base, tile0, tile1, err);
+}

@@ -1,0 +1,91 @@
+#include "host/lowbit/tile.h"
+
+#include "host/base/checked.h"
+#include "host/base/half.h"
+
+#include <string.h>
+
+void crumb_tile_plane_order(unsigned bits, uint8_t order[32]) {
+    unsigned i = 0, n_planes = 8 / bits;
+    for (unsigned d = 0; d < bits; d++)
+        for (unsigned p = 0; p < n_planes; p++)
+            for (unsigned j = 0; j < 4; j++, i++) order[i] = (uint8_t)crumb_tile_k_of(32 / bits * d + n_planes * j + p);
+}
+
+/* offset = *total, which then grows by n_bytes rounded up to 64. */
+static bool place(uint64_t n_bytes, uint64_t *offset, uint64_t *total) {
+    *offset = *total;
+    return n_bytes <= UINT64_MAX / 2 && crumb_add_u64(*total, crumb_round_up(n_bytes, 64), total);
+}
+
+static bool plan_tiles(crumb_matrix *matrix, crumb_matrix_layout *layout, bool has_min) {
+    uint64_t n_tile_rows = crumb_div_up(matrix->m, CRUMB_TILE_ROWS), codes_bytes, scales_bytes;
+    uint64_t tile_row_bytes = crumb_div_up(matrix->k, CRUMB_TILE_K) * matrix->bits * 64;
+    uint64_t n_scales = crumb_div_up(matrix->k, matrix->group) * CRUMB_TILE_ROWS;
+    return crumb_mul_u64(n_tile_rows, tile_row_bytes, &codes_bytes) &&
+           crumb_mul_u64(n_tile_rows, n_scales * (matrix->scales_f32 ? 4 : 2), &scales_bytes) &&
+           place(codes_bytes, &layout->codes_offset, &layout->total_bytes) &&
+           place(scales_bytes, &layout->scales_offset, &layout->total_bytes) &&
+           (!has_min || place(scales_bytes, &layout->mins_offset, &layout->total_bytes));
+}
+
+crumb_status crumb_matrix_plan(crumb_type type, uint64_t m, uint64_t k, crumb_matrix *matrix,
+                               crumb_matrix_layout *layout, crumb_error *err) {
+    const crumb_type_info *info = crumb_type_get_info(type);
+    uint64_t disk_bytes;
+    CRUMB_TRY(crumb_type_tensor_bytes(type, m, k, &disk_bytes, err));
+    if (m > UINT32_MAX - CRUMB_TILE_ROWS || k > UINT32_MAX - CRUMB_TILE_K)
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
+                          "a matrix of %llu x %llu weights is larger than crumb's limit "
+                          "of 2^32 rows or columns",
+                          (unsigned long long)m, (unsigned long long)k);
+    *layout = (crumb_matrix_layout){0};
+    *matrix = (crumb_matrix){.type = type, .bits = info->bits, .mul = info->mul, .sub = info->sub};
+    matrix->m = (uint32_t)m;
+    matrix->k = (uint32_t)k;
+    bool fits;
+    if (info->bits == 0) {
+        fits = place(disk_bytes, &layout->codes_offset, &layout->total_bytes);
+    } else {
+        matrix->scales_f32 = info->group == 0;
+        matrix->group = info->group ? info->group : (uint32_t)crumb_round_up(k, CRUMB_TILE_K);
+        fits = plan_tiles(matrix, layout, info->has_min);
+    }
+    if (!fits)
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "the size of %llu x %llu weights overflows", (unsigned long long)m,
+                          (unsigned long long)k);
+    return CRUMB_OK;
+}
+
+void crumb_matrix_bind(crumb_matrix *matrix, const crumb_matrix_layout *layout, const uint8_t *base) {
+    matrix->codes = base + layout->codes_offset;
+    matrix->scales = matrix->bits ? base + layout->scales_offset : NULL;
+    matrix->mins = layout->mins_offset ? base + layout->mins_offset : NULL;
+}
+
+static float load_scale(const crumb_matrix *matrix, const void *scales, uint64_t index) {
+    if (matrix->scales_f32) return ((const float *)scales)[index];
+    return crumb_f16_to_f32(((const uint16_t *)scales)[index]);
+}
+
+void crumb_matrix_row_to_f32(const crumb_matrix *matrix, uint64_t row, float *out) {
+    uint64_t k = matrix->k;
+    if (matrix->bits == 0) {
+        uint64_t row_bytes = crumb_type_row_bytes(matrix->type, k);
+        crumb_type_row_to_f32(matrix->type, (const uint8_t *)matrix->codes + row * row_bytes, k, 0, out);
+        return;
+    }
+    unsigned bits = matrix->bits, per_dword = 32 / bits, mask = (1u << bits) - 1;
+    uint64_t n_groups = crumb_div_up(k, matrix->group), tile_row = row / CRUMB_TILE_ROWS, lane = row % CRUMB_TILE_ROWS;
+    const uint32_t *tile = (const uint32_t *)matrix->codes + tile_row * crumb_div_up(k, CRUMB_TILE_K) * bits * 16;
+    for (uint64_t k0 = 0; k0 < k; k0 += CRUMB_TILE_K, tile += (size_t)bits * 16) {
+        uint64_t at = (tile_row * n_groups + k0 / matrix->group) * CRUMB_TILE_ROWS + lane;
+        float scale = load_scale(matrix, matrix->scales, at);
+        float min = matrix->mins ? load_scale(matrix, matrix->mins, at) : 0;
+        for (unsigned i = 0; i < CRUMB_TILE_K; i++) {
+            unsigned code = tile[i / per_dword * 16 + lane] >> (i % per_dword * bits) & mask;
+            float value = scale * (float)(matrix->mul * (int)code - matrix->sub);
+            out[k0 + crumb_tile_k_of(i)] = matrix->mins ? value + min : value;
+        }
+    }
+}

@@ -1,0 +1,223 @@
+/* host/lowbit/tile.h: packing keeps every weight, pads with zeros, refuses what is damaged. */
+#include "host/base/half.h"
+#include "host/base/thread.h"
+#include "host/lowbit/tile.h"
+#include "tests/support/random_tensor.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct packed {
+    uint8_t *tensor, *base;
+    crumb_matrix matrix;
+    crumb_matrix_layout layout;
+} packed;
+
+static crumb_status pack(packed *p, crumb_type type, uint64_t m, uint64_t k, crumb_error *err) {
+    CRUMB_TRY(crumb_matrix_plan(type, m, k, &p->matrix, &p->layout, err));
+    p->base = aligned_alloc(64, p->layout.total_bytes);
+    memset(p->base, 0xa5, p->layout.total_bytes); /* packing may not rely on zeroed memory */
+    crumb_matrix_bind(&p->matrix, &p->layout, p->base);
+    return crumb_matrix_pack(type, p->tensor, &p->matrix, &p->layout, p->base, 0, (m + 15) / 16, err);
+}
+
+static packed pack_random(crumb_type type, uint64_t m, uint64_t k) {
+    packed p = {.tensor = crumb_test_random_tensor(type, m, k, m * 1000003 + k)};
+    crumb_error err = {0};
+    assert_non_null(p.tensor);
+    if (pack(&p, type, m, k, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    return p;
+}
+
+static void release(packed *p) {
+    free(p->tensor);
+    free(p->base);
+}
+
+static void rows_equal(const packed *p, crumb_type type) {
+    uint64_t k = p->matrix.k, row_bytes = crumb_type_row_bytes(type, k);
+    float *want = malloc(k * 4), *got = malloc(k * 4);
+    float scale = type == CRUMB_TYPE_I2_S ? crumb_type_i2_s_scale(p->tensor, p->matrix.m, k) : 0;
+    for (uint64_t row = 0; row < p->matrix.m; row++) {
+        crumb_type_row_to_f32(type, p->tensor + row * row_bytes, k, scale, want);
+        crumb_matrix_row_to_f32(&p->matrix, row, got);
+        assert_memory_equal(want, got, k * 4);
+    }
+    free(want);
+    free(got);
+}
+
+static void packing_keeps_every_weight(void **state) {
+    (void)state;
+    static const uint64_t rows[] = {1, 2, 15, 16, 17, 33}, blocks[] = {1, 2, 3, 5};
+    for (int type = 0; type < CRUMB_TYPE_COUNT; type++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            for (size_t j = 0; j < sizeof blocks / sizeof *blocks; j++) {
+                uint32_t block = crumb_type_get_info((crumb_type)type)->block;
+                packed p = pack_random((crumb_type)type, rows[i], blocks[j] * (block == 1 ? 7 : block));
+                rows_equal(&p, (crumb_type)type);
+                release(&p);
+            }
+}
+
+/* The layout by its definition, one code at a time. */
+static void codes_stand_where_the_layout_says(void **state) {
+    (void)state;
+    for (int type = CRUMB_TYPE_Q4_0; type < CRUMB_TYPE_COUNT; type++) {
+        const crumb_type_info *info = crumb_type_get_info((crumb_type)type);
+        enum { M = 19 };
+        uint64_t k = 2 * info->block;
+        packed p = pack_random((crumb_type)type, M, k);
+        uint8_t codes[512];
+        float scales[16], mins[16];
+        const uint32_t *dwords = p.matrix.codes;
+        for (uint64_t row = 0; row < 32; row++) {
+            memset(codes, 0, sizeof codes);
+            if (row < M)
+                crumb_type_decode_row((crumb_type)type, p.tensor + row * crumb_type_row_bytes((crumb_type)type, k), k,
+                                      codes, scales, mins);
+            for (uint64_t block = 0; block < k / 32; block++)
+                for (unsigned linear = 0; linear < 32; linear++) {
+                    unsigned per_dword = 32 / info->bits, d = linear / per_dword, e = linear % per_dword;
+                    uint64_t at = (((row / 16) * (k / 32) + block) * info->bits + d) * 16 + row % 16;
+                    unsigned code = dwords[at] >> (e * info->bits) & ((1u << info->bits) - 1);
+                    assert_int_equal(code, codes[block * 32 + crumb_tile_k_of(linear)]);
+                }
+        }
+        release(&p);
+    }
+}
+
+static void padding_rows_have_zero_scales(void **state) {
+    (void)state;
+    packed q4 = pack_random(CRUMB_TYPE_Q4_1, 17, 64), i2 = pack_random(CRUMB_TYPE_I2_S, 3, 128);
+    const uint16_t *scales = q4.matrix.scales, *mins = q4.matrix.mins;
+    for (int group = 0; group < 2; group++)
+        for (int lane = 1; lane < 16; lane++) {
+            assert_int_equal(scales[(2 + group) * 16 + lane], 0);
+            assert_int_equal(mins[(2 + group) * 16 + lane], 0);
+        }
+    float want = crumb_type_i2_s_scale(i2.tensor, 3, 128);
+    for (int lane = 0; lane < 16; lane++) assert_true(((const float *)i2.matrix.scales)[lane] == (lane < 3 ? want : 0));
+    assert_int_equal(i2.matrix.group, 128);
+    assert_true(i2.matrix.scales_f32);
+    release(&q4);
+    release(&i2);
+}
+
+static void ranges_of_tile_rows_add_up(void **state) {
+    (void)state;
+    packed whole = pack_random(CRUMB_TYPE_TQ2_0, 70, 512), parts = whole;
+    crumb_error err = {0};
+    parts.base = aligned_alloc(64, whole.layout.total_bytes);
+    memset(parts.base, 0, whole.layout.total_bytes);
+    memset(whole.base, 0, whole.layout.total_bytes);
+    for (uint64_t tile = 5; tile-- > 0;) {
+        assert_int_equal(crumb_matrix_pack(CRUMB_TYPE_TQ2_0, parts.tensor, &parts.matrix, &parts.layout, parts.base,
+                                           tile, tile + 1, &err),
+                         CRUMB_OK);
+    }
+    assert_int_equal(
+        crumb_matrix_pack(CRUMB_TYPE_TQ2_0, whole.tensor, &whole.matrix, &whole.layout, whole.base, 0, 5, &err),
+        CRUMB_OK);
+    assert_memory_equal(whole.base, parts.base, whole.layout.total_bytes);
+    free(parts.base);
+    release(&whole);
+}
+
+static void plane_order_matches_the_tiles(void **state) {
+    (void)state;
+    static const unsigned all_bits[] = {1, 2, 4, 8};
+    for (int i = 0; i < 4; i++) {
+        unsigned bits = all_bits[i], n_planes = 8 / bits;
+        uint8_t order[32];
+        bool seen[32] = {0};
+        crumb_tile_plane_order(bits, order);
+        for (unsigned at = 0; at < 32; at++) {
+            unsigned d = at / (4 * n_planes), plane = at / 4 % n_planes, j = at % 4;
+            assert_int_equal(order[at], crumb_tile_k_of(32 / bits * d + n_planes * j + plane));
+            assert_false(seen[order[at]]);
+            seen[order[at]] = true;
+        }
+    }
+    uint8_t two[32]; /* by hand: plane 0 of dword 0 meets the first code of each byte, L = 0, 4, 8, 12 */
+    crumb_tile_plane_order(2, two);
+    assert_int_equal(two[0], 0);
+    assert_int_equal(two[1], 2);
+    assert_int_equal(two[2], 4);
+    assert_int_equal(two[4], 16);
+}
+
+static void expect_refusal(crumb_type type, uint64_t k, size_t at, const void *bytes, size_t n, const char *message) {
+    packed p = {.tensor = crumb_test_random_tensor(type, 20, k, 7)};
+    crumb_error err = {0};
+    memcpy(p.tensor + at, bytes, n);
+    assert_int_equal(pack(&p, type, 20, k, &err), CRUMB_ERR_FORMAT);
+    if (!strstr(err.message, message)) fail_msg("'%s' does not contain '%s'", err.message, message);
+    release(&p);
+}
+
+static void damaged_scales_and_codes_are_refused(void **state) {
+    (void)state;
+    static const uint16_t f16_bad[] = {0x7c00, 0xfc00, 0x7e01, 0xffff}, bf16_bad[] = {0x7f80, 0xff80, 0x7fc1, 0xffff};
+    for (int i = 0; i < 4; i++) {
+        for (int type = CRUMB_TYPE_Q4_0; type < CRUMB_TYPE_COUNT; type++) {
+            const crumb_type_info *info = crumb_type_get_info((crumb_type)type);
+            uint64_t k = 3 * info->block, at = 17 * crumb_type_row_bytes((crumb_type)type, k) + 2 * info->block_bytes;
+            if (type == CRUMB_TYPE_I2_S) continue;
+            expect_refusal((crumb_type)type, k, at + info->scale_offset, &f16_bad[i], 2, "row 17, block 2");
+            if (info->has_min)
+                expect_refusal((crumb_type)type, k, at + info->min_offset, &f16_bad[i], 2, "row 17, block 2");
+        }
+        for (uint64_t column = 0; column < 5; column++) { /* in whole words and in the tail */
+            uint32_t f32_bad = (uint32_t)bf16_bad[i] << 16;
+            expect_refusal(CRUMB_TYPE_F16, 5, (19 * 5 + column) * 2, &f16_bad[i], 2, "row 19");
+            expect_refusal(CRUMB_TYPE_BF16, 5, (19 * 5 + column) * 2, &bf16_bad[i], 2, "row 19");
+            expect_refusal(CRUMB_TYPE_F32, 5, (19 * 5 + column) * 4, &f32_bad, 4, "row 19");
+        }
+    }
+    float nan = NAN;
+    uint8_t code3 = 0x0c;
+    expect_refusal(CRUMB_TYPE_I2_S, 256, 20 * 64, &nan, 4, "the tensor's scale");
+    expect_refusal(CRUMB_TYPE_I2_S, 256, 16 * 64 + 40, &code3, 1, "row 16, block 1");
+}
+
+static void largest_finite_values_are_kept(void **state) {
+    (void)state;
+    packed p = {.tensor = crumb_test_random_tensor(CRUMB_TYPE_F16, 1, 4, 1)};
+    static const uint16_t largest[4] = {0x7bff, 0xfbff, 0x0001, 0x8000};
+    crumb_error err = {0};
+    memcpy(p.tensor, largest, sizeof largest);
+    assert_int_equal(pack(&p, CRUMB_TYPE_F16, 1, 4, &err), CRUMB_OK);
+    assert_memory_equal(p.matrix.codes, largest, sizeof largest);
+    release(&p);
+}
+
+static void impossible_shapes_are_refused(void **state) {
+    (void)state;
+    crumb_matrix matrix;
+    crumb_matrix_layout layout;
+    crumb_error err = {0};
+    assert_int_equal(crumb_matrix_plan(CRUMB_TYPE_Q4_0, 4, 33, &matrix, &layout, &err), CRUMB_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "Q4_0 blocks of 32"));
+    assert_int_equal(crumb_matrix_plan(CRUMB_TYPE_Q4_0, 0, 32, &matrix, &layout, &err), CRUMB_ERR_FORMAT);
+    assert_int_equal(crumb_matrix_plan(CRUMB_TYPE_F32, UINT64_C(1) << 40, UINT64_C(1) << 40, &matrix, &layout, &err),
+                     CRUMB_ERR_FORMAT);
+    assert_int_equal(crumb_matrix_plan(CRUMB_TYPE_F32, UINT64_C(1) << 33, 1, &matrix, &layout, &err),
+                     CRUMB_ERR_UNSUPPORTED);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packing_keeps_every_weight),     cmocka_unit_test(codes_stand_where_the_layout_says),
+        cmocka_unit_test(padding_rows_have_zero_scales),  cmocka_unit_test(ranges_of_tile_rows_add_up),
+        cmocka_unit_test(plane_order_matches_the_tiles),  cmocka_unit_test(damaged_scales_and_codes_are_refused),
+        cmocka_unit_test(largest_finite_values_are_kept), cmocka_unit_test(impossible_shapes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
