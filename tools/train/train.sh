@@ -1,0 +1,30 @@
+#!/bin/sh
+# Makes model/crumb-tiny.gguf from nothing: corpus, tokenizer, training, export, perplexity.
+# Usage: tools/train/train.sh [WORK_FOLDER]      (an interrupted run continues where it stopped)
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+work=${1:-${TMPDIR:-/tmp}/crumb-train}
+model=$here/model/crumb-tiny.gguf
+steps=2500
+
+mkdir -p "$work" "$here/model"
+[ -d "$work/venv" ] || python3 -m venv "$work/venv"
+"$work/venv/bin/pip" install -q -r "$here/requirements.txt"
+python=$work/venv/bin/python
+
+# One BLAS thread keeps sums in one order; large arrays from the heap are reused instead of mapped again each step.
+export OPENBLAS_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=2000000000 MALLOC_TRIM_THRESHOLD_=8000000000
+export PYTHONDONTWRITEBYTECODE=1
+
+cd "$here"
+[ -f "$work/train.txt" ] || "$python" corpus.py "$work/train.txt" --texts 90000 --seed 1
+[ -f "$work/heldout.txt" ] || "$python" corpus.py "$work/heldout.txt" --texts 1000 --seed 2
+[ -f "$work/tokenizer.json" ] || "$python" tokenizer.py "$work/train.txt" "$work/tokenizer.json"
+"$python" train.py --selftest
+"$python" train.py --corpus "$work/train.txt" --tokenizer "$work/tokenizer.json" \
+    --checkpoint "$work/ternary.npz" --quant ternary --steps "$steps"
+"$python" export.py "$work/ternary.npz" "$work/tokenizer.json" "$model" --quant ternary
+"$python" check_gguf.py "$model"
+"$python" perplexity.py "$model" "$work/heldout.txt"
+(cd "$here/model" && sha256sum crumb-tiny.gguf >crumb-tiny.gguf.sha256)
+"$python" sample.py "$model" --prompt "Once upon a time" --temp 0.8 --seed 1
