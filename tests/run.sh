@@ -46,7 +46,7 @@ if [ -n "$missing" ]; then
     fi
     echo "tests/run.sh: installing $missing"
     # shellcheck disable=SC2086 # one word per package
-    packages_install '' $missing >/dev/null
+    packages_install '' $missing
 fi
 
 [ -z "$offline" ] || export CRUMB_TEST_OFFLINE=1

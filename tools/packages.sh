@@ -24,11 +24,13 @@ packages_missing() { # reads needs on stdin, prints the packages of those that a
     echo "${missing# }"
 }
 
-packages_install() { # COMMAND-PREFIX PACKAGE...: prefix is empty or sudo
-    local prefix=$1
+packages_install() { # COMMAND-PREFIX PACKAGE...: prefix is empty or sudo; quiet unless it fails
+    local prefix=$1 output
     shift
-    $prefix apt-get -qq update </dev/null &&
-        $prefix env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" </dev/null
+    output=$({
+        $prefix apt-get -qq update &&
+            $prefix env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@"
+    } </dev/null 2>&1) || { echo "$output" >&2 && return 1; }
 }
 
 # What the build itself needs. libc6-dev is only recommended by gcc, and a minimal system installs no recommendations.

@@ -33,7 +33,7 @@ if [ -n "$missing" ]; then
         exit 2
     fi
     # shellcheck disable=SC2086 # one word per package
-    packages_install "$sudo" $missing >/dev/null || { say "The packages could not be installed: $install" && exit 2; }
+    packages_install "$sudo" $missing || { say "The packages could not be installed: $install" && exit 2; }
 fi
 
 log=build/quickstart.log
