@@ -1,5 +1,9 @@
-/* GGUF v3 files: bytes on disk -> validated views. Nothing read from a file is trusted: every length, offset, count
- * and product is checked before it is used, and an error names the file and the key or tensor.
+/* GGUF files (v3, and v2, which has the same layout): bytes on disk -> validated views. Nothing read from a file is
+ * trusted: every length, offset, count and product is checked before it is used. Metadata is copied before it is
+ * parsed, so that keys, values and names stay valid whatever happens to the file; tensors' bytes stay mapped.
+ *
+ * Messages of opening name the file; those of the reads below name the key or tensor, and who opened the file puts its
+ * path before them.
  */
 #ifndef CRUMB_CONTAINER_GGUF_H
 #define CRUMB_CONTAINER_GGUF_H
@@ -53,14 +57,14 @@ typedef struct crumb_gguf_tensor {
     uint64_t dims[4]; /* dims[0] = K, the contiguous one; unused ones are 1 */
     uint32_t type_id; /* as on disk */
     crumb_type type;  /* valid where `supported` */
-    bool supported;   /* false: crumb does not know the type; using the tensor is refused, listing it is not */
+    bool supported;   /* false: crumb does not run the type (crumb_gguf_require_tensor says why); listing it is fine */
     uint32_t part;    /* which file of a split model */
     uint64_t offset;  /* of its bytes in that file, checked to lie inside */
     uint64_t n_bytes; /* 0 where not supported */
 } crumb_gguf_tensor;
 
-/* Opens a file, or all parts of a split one (split.count; parts are found beside the first by llama.cpp's naming
- * -00001-of-0000N.gguf). */
+/* Opens a file, or all parts of a split one (split.count; path is the first part, and the others are found beside it by
+ * llama.cpp's naming -00001-of-0000N.gguf). Keys are those of the first part. */
 crumb_status crumb_gguf_open(const char *path, crumb_gguf **out, crumb_error *err);
 /* Reads from memory, which must outlive the object. `name` stands for the path in messages. */
 crumb_status crumb_gguf_open_memory(const void *data, size_t n_bytes, const char *name, crumb_gguf **out,
@@ -73,7 +77,7 @@ uint64_t crumb_gguf_data_bytes(const crumb_gguf *g); /* all tensors together */
 
 size_t crumb_gguf_n_values(const crumb_gguf *g);
 const crumb_gguf_value *crumb_gguf_value_at(const crumb_gguf *g, size_t index);
-const crumb_gguf_value *crumb_gguf_find(const crumb_gguf *g, const char *key); /* NULL: absent; hashed */
+const crumb_gguf_value *crumb_gguf_find(const crumb_gguf *g, const char *key); /* NULL: absent; O(log n) */
 
 /* Typed reads. A missing key leaves *out as it is and is CRUMB_OK (set defaults first), unless `required`; another
  * type, or an integer out of range, is FORMAT with the key named. Integers of any width are accepted for u32/i32. */
@@ -92,7 +96,10 @@ crumb_bytes crumb_gguf_next_string(const uint8_t **cursor);
 
 size_t crumb_gguf_n_tensors(const crumb_gguf *g);
 const crumb_gguf_tensor *crumb_gguf_tensor_at(const crumb_gguf *g, size_t index);
-const crumb_gguf_tensor *crumb_gguf_find_tensor(const crumb_gguf *g, const char *name); /* NULL: absent; hashed */
+const crumb_gguf_tensor *crumb_gguf_find_tensor(const crumb_gguf *g, const char *name); /* NULL: absent; O(log n) */
+/* The tensor, which must be there (else FORMAT) and of a type that crumb runs (else UNSUPPORTED, with the reason). */
+crumb_status crumb_gguf_require_tensor(const crumb_gguf *g, const char *name, const crumb_gguf_tensor **out,
+                                       crumb_error *err);
 
 /* The tensor's mapped bytes. Reading them can fault if the file shrinks meanwhile: read inside crumb_file_guard(). */
 const uint8_t *crumb_gguf_tensor_data(const crumb_gguf *g, const crumb_gguf_tensor *t);
