@@ -26,6 +26,9 @@ static uint64_t proc_field(const char *path, const char *name, uint64_t fallback
     return result;
 }
 
+uint64_t crumb_memory_total_bytes(void) {
+    return proc_field("/proc/meminfo", "MemTotal", 0);
+}
 uint64_t crumb_memory_available_bytes(void) {
     return proc_field("/proc/meminfo", "MemAvailable", UINT64_MAX);
 }

@@ -12,6 +12,7 @@ void crumb_pages_free(void *p, uint64_t n_bytes);
 /* Small allocations: malloc/calloc that fail with MEMORY and name `what`. Freed with free(). n * size is checked. */
 crumb_status crumb_calloc(uint64_t n, uint64_t size, const char *what, void **out, crumb_error *err);
 
+uint64_t crumb_memory_total_bytes(void);     /* of the machine; 0 if unknown */
 uint64_t crumb_memory_available_bytes(void); /* what can be allocated without swapping; UINT64_MAX if unknown */
 uint64_t crumb_memory_resident_bytes(void);  /* of this process; 0 if unknown */
 uint64_t crumb_memory_peak_bytes(void);

@@ -49,6 +49,10 @@ void crumb_thread_pin_self(int logical_cpu) {
     sched_setaffinity(0, sizeof set, &set);
 }
 
+void crumb_thread_yield(void) {
+    sched_yield();
+}
+
 /* Whole processors that the cgroup's cpu.max allows; INT32_MAX where there is no limit. */
 static int cgroup_limit(void) {
     FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
@@ -86,6 +90,21 @@ int crumb_cpu_physical(int *cpus, int capacity) {
         cpus[n++] = cpu;
     }
     return n;
+}
+
+void crumb_cpu_model_name(char *out, size_t capacity) {
+    snprintf(out, capacity, "unknown processor");
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    if (!f) return;
+    char line[256];
+    while (fgets(line, sizeof line, f)) {
+        const char *value = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !value) continue;
+        value += strspn(value, ": \t");
+        snprintf(out, capacity, "%.*s", (int)strcspn(value, "\n"), value);
+        break;
+    }
+    fclose(f);
 }
 
 typedef struct parallel_job {

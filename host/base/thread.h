@@ -8,9 +8,12 @@ typedef struct crumb_thread crumb_thread;
 crumb_status crumb_thread_start(void (*fn)(void *), void *arg, crumb_thread **out, crumb_error *err);
 void crumb_thread_join(crumb_thread *t);     /* and frees it */
 void crumb_thread_pin_self(int logical_cpu); /* best effort */
+void crumb_thread_yield(void);               /* lets another runnable thread have this core */
 int crumb_cpu_count(void);                   /* logical processors this process may use (affinity, cgroup limit) */
 /* Physical cores this process may use; fills cpus[] (up to capacity) with one logical processor of each. */
 int crumb_cpu_physical(int *cpus, int capacity);
+/* The processor's own name, for people: "AMD EPYC 7B13"; "unknown processor" where the system does not say. */
+void crumb_cpu_model_name(char *out, size_t capacity);
 
 /* Runs fn(ctx, i, err) for i in 0..n-1 on up to n_threads threads taken for this call; the first error wins and
  * stops further items. For loading and packing; decoding uses the backend's own pool. */

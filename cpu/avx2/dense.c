@@ -1,0 +1,112 @@
+/* Linear layers with dense f16, bf16 and f32 weights: the sums of cpu/ref/dense.c, a register block of four rows of
+ * weights and up to three rows of activations at a time. */
+#include "cpu/kernels.h"
+
+#include <immintrin.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { ROWS = 4, COLUMNS = 3 };
+/* How far ahead weights are asked for: with one row of activations they stream at the memory's speed. */
+enum { PREFETCH_BYTES = 4096 };
+/* Activations that meet a tile of weights before the next tile does: half of a second-level cache of 256 KiB. */
+enum { COLUMN_BLOCK_BYTES = 128 * 1024 };
+
+INLINE __m256i first_lanes(uint32_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+INLINE size_t weight_bytes(crumb_type type) {
+    return type == CRUMB_TYPE_F32 ? 4 : 2;
+}
+
+/* Eight weights as floats. */
+INLINE __m256 load8(crumb_type type, const char *p) {
+    if (type == CRUMB_TYPE_F32) return _mm256_loadu_ps((const float *)(const void *)p);
+    __m128i halves = _mm_loadu_si128((const __m128i *)(const void *)p);
+    if (type == CRUMB_TYPE_F16) return _mm256_cvtph_ps(halves);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+
+/* The last n < 8 weights of a row, and zeros: nothing behind the row is read. */
+INLINE __m256 load_tail(crumb_type type, const char *p, uint32_t n) {
+    if (type == CRUMB_TYPE_F32) return _mm256_maskload_ps((const float *)(const void *)p, first_lanes(n));
+    uint16_t padded[8] = {0};
+    for (uint32_t i = 0; i < n; i++) padded[i] = ((const uint16_t *)(const void *)p)[i];
+    return load8(type, (const char *)padded);
+}
+
+INLINE float sum8(__m256 v) {
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+
+INLINE void finish(const crumb_linear_args *a, uint32_t n, uint64_t m, float y) {
+    if (a->out_scale != 1.0f) y = y * a->out_scale;
+    if (a->bias) y = y + a->bias[m];
+    if (a->add) y = y + a->add[n * a->add_stride + m];
+    a->y[n * a->y_stride + m] = y;
+}
+
+/* Weights' rows m .. m + rows - 1 against activations' rows n .. n + columns - 1. */
+INLINE void block(const crumb_linear_args *a, crumb_type type, const uint32_t rows, const uint32_t columns, uint64_t m,
+                  uint32_t n) {
+    const uint32_t k_end = a->w->k / 8 * 8, k_tail = a->w->k % 8;
+    const size_t unit = weight_bytes(type), row_bytes = a->w->k * unit;
+    const char *w = (const char *)a->w->codes + m * row_bytes;
+    const float *x = a->xf + n * a->xf_stride;
+    __m256 acc[ROWS][COLUMNS];
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t c = 0; c < columns; c++) acc[r][c] = _mm256_setzero_ps();
+    for (uint32_t k = 0; k < k_end; k += 8) {
+        __m256 xs[COLUMNS];
+        for (uint32_t c = 0; c < columns; c++) xs[c] = _mm256_loadu_ps(x + c * a->xf_stride + k);
+        for (uint32_t r = 0; r < rows; r++) {
+            const char *at = w + r * row_bytes + k * unit;
+            if (columns == 1) _mm_prefetch(at + PREFETCH_BYTES, _MM_HINT_T0);
+            __m256 ws = load8(type, at);
+            for (uint32_t c = 0; c < columns; c++) acc[r][c] = _mm256_fmadd_ps(ws, xs[c], acc[r][c]);
+        }
+    }
+    for (uint32_t r = 0; k_tail && r < rows; r++) {
+        __m256 ws = load_tail(type, w + r * row_bytes + k_end * unit, k_tail);
+        for (uint32_t c = 0; c < columns; c++) {
+            __m256 xs = _mm256_maskload_ps(x + c * a->xf_stride + k_end, first_lanes(k_tail));
+            acc[r][c] = _mm256_fmadd_ps(ws, xs, acc[r][c]);
+        }
+    }
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t c = 0; c < columns; c++) finish(a, n + c, m + r, sum8(acc[r][c]));
+}
+
+INLINE void rows_of(const crumb_linear_args *a, crumb_type type, const uint32_t rows, uint64_t m, uint32_t n0,
+                    uint32_t n1) {
+    uint32_t n = n0;
+    for (; n + COLUMNS <= n1; n += COLUMNS) block(a, type, rows, COLUMNS, m, n);
+    for (; n + 2 <= n1; n += 2) block(a, type, rows, 2, m, n);
+    for (; n < n1; n++) block(a, type, rows, 1, m, n);
+}
+
+INLINE void linear(const crumb_linear_args *a, crumb_type type) {
+    uint64_t end = (uint64_t)a->tile1 * CRUMB_TILE_ROWS < a->w->m ? (uint64_t)a->tile1 * CRUMB_TILE_ROWS : a->w->m;
+    uint32_t step = (uint32_t)(COLUMN_BLOCK_BYTES / sizeof(float)) / (a->w->k + 1) / COLUMNS * COLUMNS;
+    if (step < 2 * COLUMNS) step = 2 * COLUMNS;
+    for (uint64_t tile = (uint64_t)a->tile0 * CRUMB_TILE_ROWS; tile < end; tile += CRUMB_TILE_ROWS)
+        for (uint32_t n0 = 0; n0 < a->n; n0 += step) {
+            uint32_t n1 = a->n - n0 < step ? a->n : n0 + step;
+            uint64_t m = tile, stop = end - tile < CRUMB_TILE_ROWS ? end : tile + CRUMB_TILE_ROWS;
+            for (; m + ROWS <= stop; m += ROWS) rows_of(a, type, ROWS, m, n0, n1);
+            for (; m < stop; m++) rows_of(a, type, 1, m, n0, n1);
+        }
+}
+
+void crumb_linear_f32__avx2(const crumb_linear_args *a) {
+    linear(a, CRUMB_TYPE_F32);
+}
+void crumb_linear_f16__avx2(const crumb_linear_args *a) {
+    linear(a, CRUMB_TYPE_F16);
+}
+void crumb_linear_bf16__avx2(const crumb_linear_args *a) {
+    linear(a, CRUMB_TYPE_BF16);
+}

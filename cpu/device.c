@@ -1,0 +1,158 @@
+/* The CPU as a device: tier and threads, memory for weights, the KV cache. */
+#include "cpu/plan.h"
+
+#include "host/base/checked.h"
+#include "host/base/memory.h"
+#include "host/base/thread.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct crumb_buffer {
+    void *data;
+    uint64_t n_bytes;
+};
+
+/* "cpu", "cpu:avx2", or NULL: the best tier of this machine. */
+static crumb_status choose_isa(const char *target, crumb_isa *out, crumb_error *err) {
+    *out = crumb_isa_best();
+    if (!target || strcmp(target, "cpu") == 0 || strcmp(target, "auto") == 0) return CRUMB_OK;
+    if (strncmp(target, "cpu:", 4) != 0)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "target '%s' is not one of the CPU's: \"cpu\" or \"cpu:TIER\"",
+                          target);
+    if (!crumb_isa_parse(target + 4, out))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT,
+                          "target '%s': no such tier; there are scalar, avx2, avxvnni and "
+                          "avx512vnni",
+                          target);
+    if (!crumb_isa_available(*out))
+        return crumb_fail(err, CRUMB_ERR_DEVICE, "target '%s': this processor has only %s", target,
+                          crumb_isa_name(crumb_isa_best()));
+    return CRUMB_OK;
+}
+
+static void device_close(crumb_device *d) {
+    if (!d) return;
+    crumb_pool_destroy(d->pool);
+    free(d);
+}
+
+static crumb_status device_open(const crumb_device_params *params, crumb_device **out, crumb_error *err) {
+    *out = NULL;
+    crumb_isa isa;
+    CRUMB_TRY(choose_isa(params->target, &isa, err));
+    void *memory;
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, "the CPU device", &memory, err));
+    crumb_device *d = memory;
+    d->isa = isa;
+    d->ops = crumb_float_ops_select(isa);
+    d->quantize = crumb_cpu_quantize_select(isa);
+    d->log = params->log;
+    d->log_user = params->log_user;
+    crumb_cpu_model_name(d->detail, sizeof d->detail);
+    crumb_status status = crumb_pool_create(params->n_threads, &d->pool, err);
+    if (status != CRUMB_OK) {
+        device_close(d);
+        return status;
+    }
+    *out = d;
+    return CRUMB_OK;
+}
+
+static void device_get_info(const crumb_device *d, crumb_device_info *out) {
+    *out = (crumb_device_info){.name = "cpu", .n_threads = crumb_pool_threads(d->pool), .host_memory = true};
+    snprintf(out->detail, sizeof out->detail, "%s", d->detail);
+    snprintf(out->target, sizeof out->target, "%s", crumb_isa_name(d->isa));
+    out->memory_bytes = crumb_memory_total_bytes();
+    out->memory_free_bytes = crumb_memory_available_bytes();
+}
+
+static crumb_status buffer_create(crumb_device *d, uint64_t n_bytes, const char *what, crumb_buffer **out, void **host,
+                                  crumb_error *err) {
+    (void)d;
+    *out = NULL;
+    *host = NULL;
+    void *memory;
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, what, &memory, err));
+    crumb_buffer *b = memory;
+    b->n_bytes = n_bytes;
+    crumb_status status = crumb_pages_alloc(n_bytes, what, &b->data, err);
+    if (status != CRUMB_OK) {
+        free(b);
+        return status;
+    }
+    *out = b;
+    *host = b->data;
+    return CRUMB_OK;
+}
+
+static void buffer_destroy(crumb_device *d, crumb_buffer *b) {
+    (void)d;
+    if (!b) return;
+    crumb_pages_free(b->data, b->n_bytes);
+    free(b);
+}
+
+/* Elements of keys (or of values) in a cache. */
+static crumb_status kv_elements(const crumb_kv_params *p, uint64_t *head_stride, uint64_t *out, crumb_error *err) {
+    uint64_t n_ctx = crumb_round_up(p->n_ctx, CRUMB_KEY_BLOCK), n;
+    if (!p->n_layers || !p->n_sequences || !p->n_ctx || !p->n_head_kv || !p->head_dim)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT,
+                          "a KV cache of %u layers, %u sequences, %u positions, %u heads of %u", p->n_layers,
+                          p->n_sequences, p->n_ctx, p->n_head_kv, p->head_dim);
+    bool fits = crumb_mul_u64(n_ctx, p->head_dim, head_stride) && crumb_mul_u64(*head_stride, p->n_head_kv, &n) &&
+                crumb_mul_u64(n, p->n_sequences, &n) && crumb_mul_u64(n, p->n_layers, &n) && n < SIZE_MAX / 8;
+    if (!fits)
+        return crumb_fail(err, CRUMB_ERR_MEMORY, "a KV cache for %u positions is too large: use a smaller context",
+                          p->n_ctx);
+    *out = n;
+    return CRUMB_OK;
+}
+
+static void kv_destroy(crumb_device *d, crumb_kv_cache *kv) {
+    (void)d;
+    if (!kv) return;
+    crumb_pages_free(kv->keys, kv->n_bytes);
+    free(kv);
+}
+
+/* The pages are zeroed and untouched: positions that are never reached cost no memory. */
+static crumb_status kv_create(crumb_device *d, const crumb_kv_params *params, crumb_kv_cache **out, uint64_t *n_bytes,
+                              crumb_error *err) {
+    *out = NULL;
+    uint64_t head_stride = 0, n = 0;
+    CRUMB_TRY(kv_elements(params, &head_stride, &n, err));
+    void *memory, *pages;
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, "the KV cache", &memory, err));
+    crumb_kv_cache *kv = memory;
+    kv->params = *params;
+    kv->head_stride = (size_t)head_stride;
+    crumb_status status = crumb_pages_alloc(2 * n * sizeof(uint16_t), "the KV cache", &pages, err);
+    if (status != CRUMB_OK) {
+        kv_destroy(d, kv);
+        return status;
+    }
+    kv->n_bytes = 2 * n * sizeof(uint16_t);
+    kv->keys = pages;
+    kv->values = kv->keys + n;
+    *out = kv;
+    *n_bytes = kv->n_bytes;
+    return CRUMB_OK;
+}
+
+const crumb_backend crumb_backend_cpu = {
+    .name = "cpu",
+    .device = {.open = device_open,
+               .close = device_close,
+               .get_info = device_get_info,
+               .buffer_create = buffer_create,
+               .buffer_destroy = buffer_destroy,
+               .kv_create = kv_create,
+               .kv_destroy = kv_destroy},
+    .plan = {.record = crumb_cpu_plan_record,
+             .replay = crumb_cpu_plan_replay,
+             .read = crumb_cpu_plan_read,
+             .scratch_bytes = crumb_cpu_plan_scratch_bytes,
+             .destroy = crumb_cpu_plan_destroy},
+};

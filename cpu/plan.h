@@ -1,0 +1,199 @@
+/* How the CPU backend keeps a recorded plan: an array of steps that all threads of the pool walk together.
+ *
+ * A step is one op, or several that need no barrier between them: a norm is folded into the linear op that reads it
+ * (each thread normalises the rows that it quantizes), a gated activation into the linear op that makes gate and up
+ * (each thread applies it to the columns that it has just computed). Between two steps lies one barrier.
+ */
+#ifndef CRUMB_CPU_PLAN_H
+#define CRUMB_CPU_PLAN_H
+
+#include "cpu/float.h"
+#include "cpu/kernels.h"
+#include "cpu/pool.h"
+
+#include <stdatomic.h>
+
+struct crumb_device {
+    crumb_pool *pool;
+    crumb_isa isa;
+    const crumb_float_ops *ops;
+    crumb_quantize_fn *quantize;
+    crumb_log_fn log; /* NULL: none */
+    void *log_user;
+    char detail[96];
+};
+
+/* Keys [layer][sequence][head][position/16][head_dim][16], values [layer][sequence][head][position][head_dim]. */
+struct crumb_kv_cache {
+    crumb_kv_params params;
+    uint16_t *keys, *values;
+    uint64_t n_bytes;
+    size_t head_stride; /* elements of one head: n_ctx rounded up to CRUMB_KEY_BLOCK, times head_dim */
+};
+
+typedef struct crumb_step crumb_step;
+typedef void crumb_step_fn(crumb_plan *p, const crumb_step *s, int thread);
+
+/* What a linear op needs of x: quantized for one width and group, or as floats. Parts of an op often share it. */
+typedef struct crumb_linear_input {
+    bool quantized, row_scale;
+    uint8_t bits;
+    uint32_t group, k, k_padded;
+} crumb_linear_input;
+
+enum { CRUMB_SMALL_N = 16 }; /* batches up to this have a kernel choice of their own */
+
+typedef struct crumb_linear_range {
+    crumb_linear_part part;
+    uint32_t tile0, tile1;
+    uint8_t input;                                     /* which of the step's inputs */
+    const crumb_cpu_kernel *kernel[CRUMB_SMALL_N + 1]; /* by n; [0] for more than CRUMB_SMALL_N */
+} crumb_linear_range;
+
+struct crumb_step {
+    crumb_step_fn *run;
+    uint16_t layer;
+    bool on_outputs;       /* runs on the rows that SELECT kept */
+    bool no_barrier_after; /* the next step does not read what this one writes */
+    bool only_shared;      /* runs only when inputs are prepared once for all threads (crumb_linear_shares) */
+    uint32_t counter;      /* of the plan's counters: the next piece of work to take */
+    union {
+        crumb_op op; /* EMBED, RMS_NORM, GATED, SELECT, SIGNAL, WAIT */
+        struct {
+            uint32_t n_parts, n_inputs, k;
+            crumb_value x, add;
+            crumb_linear_range parts[CRUMB_LINEAR_MAX_PARTS];
+            crumb_linear_input inputs[CRUMB_LINEAR_MAX_PARTS];
+            const float *norm_weight; /* NULL: no norm folded in */
+            float norm_eps;
+            bool gated; /* parts are gate and up, taken tile by tile together */
+            crumb_activation_fn gated_fn;
+            crumb_value gated_out;
+            uint32_t first_chunk, n_chunks; /* of the plan's chunk bounds */
+        } linear;
+        struct {
+            crumb_value q, k, v, out;
+            uint32_t n_head, n_head_kv, head_dim, kv_layer;
+            bool store;          /* k and v go to the cache */
+            uint32_t rope_dims;  /* 0: no rotation */
+            uint32_t rope_table; /* offset in floats of a row's cosines and sines */
+            crumb_rope_pairing pairing;
+            float scale;
+        } attention;
+    };
+};
+
+/* Cosines and sines for one set of frequencies, computed once per replay for every row: [row][2][dims/2] at `offset`
+ * floats within a row's tables. */
+typedef struct crumb_rope_table {
+    const float *inv_freq;
+    uint32_t dims, offset;
+    float magnitude;
+} crumb_rope_table;
+
+/* Neighbouring rows of one sequence, whose queries are evaluated against the same keys. */
+typedef struct crumb_row_block {
+    uint32_t row0, n;
+} crumb_row_block;
+
+typedef struct crumb_counter {
+    _Alignas(64) _Atomic uint32_t next;
+} crumb_counter;
+
+enum {
+    CRUMB_LOCAL_ROWS = 4, /* most rows whose inputs each thread prepares for itself, to save a barrier */
+    CRUMB_SPLIT_ROWS = 4, /* most rows whose attention is split over chunks of keys */
+    CRUMB_QUERY_ROWS = 64 /* queries (rows x heads of a group) that are evaluated against a chunk at once */
+};
+
+typedef struct crumb_plan_value {
+    uint32_t width, max_rows;
+    size_t offset;   /* in scratch, bytes */
+    bool on_outputs; /* written after SELECT */
+    bool readable;   /* nothing overwrites it before the plan's end, and it is not folded away */
+} crumb_plan_value;
+
+struct crumb_plan {
+    crumb_device *device;
+    crumb_kv_cache *kv;
+    int n_threads;
+    uint32_t max_rows, max_outputs;
+    crumb_plan_value *values;
+    size_t n_values;
+    crumb_step *steps;
+    size_t n_steps;
+    uint32_t *chunk_bounds;
+    crumb_counter *counters;
+    crumb_rope_table *rope_tables;
+    uint32_t n_rope_tables, rope_row_floats;
+    uint32_t block_rows; /* most rows of a row block */
+    uint32_t n_vocab;    /* of the smallest embedding table; 0: the plan has none */
+    bool has_attention, has_select;
+
+    char *scratch;
+    uint64_t scratch_bytes;
+    size_t shared_inputs, rope_values, partials, partial_chunks;       /* offsets; chunks a row may have */
+    size_t thread_scratch, thread_bytes;                               /* offset of thread 0's, bytes of each */
+    size_t local_inputs, local_row, attention_scratch, kernel_scratch; /* offsets within a thread's */
+    size_t kernel_scratch_bytes;
+    _Atomic uint32_t *merges; /* [CRUMB_SPLIT_ROWS][n_head_kv]: chunks done of a row block's head */
+    uint32_t *last_position;  /* per sequence of the cache: checks the order of a batch's rows */
+    crumb_row_block *blocks;  /* [max_rows] */
+
+    /* The replay in progress. */
+    const crumb_row *rows;
+    uint32_t n_rows, n_outputs, n_blocks;
+    uint32_t number;      /* counts replays from 1 */
+    _Atomic bool stalled; /* a WAIT was not answered */
+};
+
+/* Steps, by file. */
+crumb_step_fn crumb_step_embed, crumb_step_rms_norm, crumb_step_gated, crumb_step_select, crumb_step_signal,
+    crumb_step_wait, crumb_step_rope_table;            /* step_row.c */
+crumb_step_fn crumb_step_prepare, crumb_step_linear;   /* step_linear.c */
+crumb_step_fn crumb_step_rotate, crumb_step_attention; /* step_attention.c */
+
+/* Whether a linear step's inputs are prepared once for all threads, in a step of their own, rather than by each thread
+ * for itself. */
+bool crumb_linear_shares(const crumb_plan *p, const crumb_step *s);
+/* Bytes of a linear step's prepared inputs for `capacity` rows. */
+size_t crumb_linear_input_bytes(const crumb_step *s, uint32_t capacity);
+/* Bytes of scratch that a thread needs for attention with these shapes. */
+size_t crumb_attention_scratch_bytes(uint32_t n_head, uint32_t n_head_kv, uint32_t head_dim);
+
+/* Checks an op's values, shapes and pointers (plan_check.c). */
+crumb_status crumb_op_check(const crumb_plan_desc *desc, size_t index, crumb_error *err);
+/* The values that an op reads and writes; returns how many (at most CRUMB_OP_MAX_VALUES). */
+enum { CRUMB_OP_MAX_VALUES = 4 };
+size_t crumb_op_reads(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]);
+size_t crumb_op_writes(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]);
+const char *crumb_op_name(crumb_op_kind kind);
+
+static inline float *crumb_plan_floats(const crumb_plan *p, crumb_value v) {
+    return (float *)(void *)(p->scratch + p->values[v].offset);
+}
+static inline char *crumb_plan_thread(const crumb_plan *p, int thread) {
+    return p->scratch + p->thread_scratch + (size_t)thread * p->thread_bytes;
+}
+static inline uint32_t crumb_step_n(const crumb_plan *p, const crumb_step *s) {
+    return s->on_outputs ? p->n_outputs : p->n_rows;
+}
+/* A thread's share of n items that all cost the same. */
+static inline uint32_t crumb_share_begin(const crumb_plan *p, uint32_t n, int thread) {
+    return (uint32_t)((uint64_t)n * (uint32_t)thread / (uint32_t)p->n_threads);
+}
+/* The next of the step's items to take, in order, by whichever thread comes first: protects against a neighbour that
+ * steals time from one core. */
+static inline uint32_t crumb_step_take(crumb_plan *p, const crumb_step *s) {
+    return atomic_fetch_add_explicit(&p->counters[s->counter].next, 1, memory_order_relaxed);
+}
+
+/* Plan entries of the backend (plan.c, replay.c). */
+crumb_status crumb_cpu_plan_record(crumb_device *d, const crumb_plan_desc *desc, crumb_plan **out, crumb_error *err);
+crumb_status crumb_cpu_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err);
+crumb_status crumb_cpu_plan_read(crumb_plan *p, crumb_value value, const float **out, uint32_t *n_rows,
+                                 crumb_error *err);
+uint64_t crumb_cpu_plan_scratch_bytes(const crumb_plan *p);
+void crumb_cpu_plan_destroy(crumb_plan *p);
+
+#endif

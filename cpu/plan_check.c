@@ -1,0 +1,171 @@
+/* What an op reads and writes, and whether its values, shapes and pointers fit together. */
+#include "cpu/plan.h"
+
+const char *crumb_op_name(crumb_op_kind kind) {
+    static const char *const names[] = {
+        [CRUMB_OP_EMBED] = "embed",   [CRUMB_OP_RMS_NORM] = "rms_norm",   [CRUMB_OP_LINEAR] = "linear",
+        [CRUMB_OP_ROPE] = "rope",     [CRUMB_OP_ATTENTION] = "attention", [CRUMB_OP_GATED] = "gated",
+        [CRUMB_OP_SELECT] = "select", [CRUMB_OP_SIGNAL] = "signal",       [CRUMB_OP_WAIT] = "wait",
+    };
+    return (unsigned)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
+}
+
+size_t crumb_op_reads(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]) {
+    size_t n = 0;
+    switch (op->kind) {
+    case CRUMB_OP_RMS_NORM: out[n++] = op->norm.x; break;
+    case CRUMB_OP_LINEAR:
+        out[n++] = op->linear.x;
+        if (op->linear.add != CRUMB_NO_VALUE) out[n++] = op->linear.add;
+        break;
+    case CRUMB_OP_ROPE:
+        out[n++] = op->rope.q;
+        out[n++] = op->rope.k;
+        break;
+    case CRUMB_OP_ATTENTION:
+        out[n++] = op->attention.q;
+        out[n++] = op->attention.k;
+        out[n++] = op->attention.v;
+        break;
+    case CRUMB_OP_GATED:
+        out[n++] = op->gated.gate;
+        out[n++] = op->gated.up;
+        break;
+    case CRUMB_OP_SELECT: out[n++] = op->select.x; break;
+    case CRUMB_OP_EMBED:
+    case CRUMB_OP_SIGNAL:
+    case CRUMB_OP_WAIT: break;
+    }
+    return n;
+}
+
+size_t crumb_op_writes(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]) {
+    size_t n = 0;
+    switch (op->kind) {
+    case CRUMB_OP_EMBED: out[n++] = op->embed.out; break;
+    case CRUMB_OP_RMS_NORM: out[n++] = op->norm.out; break;
+    case CRUMB_OP_LINEAR:
+        for (uint8_t i = 0; i < op->linear.n_parts && i < CRUMB_LINEAR_MAX_PARTS; i++)
+            out[n++] = op->linear.part[i].out;
+        break;
+    case CRUMB_OP_ROPE:
+        out[n++] = op->rope.q;
+        out[n++] = op->rope.k;
+        break;
+    case CRUMB_OP_ATTENTION: out[n++] = op->attention.out; break;
+    case CRUMB_OP_GATED: out[n++] = op->gated.out; break;
+    case CRUMB_OP_SELECT: out[n++] = op->select.out; break;
+    case CRUMB_OP_SIGNAL:
+    case CRUMB_OP_WAIT: break;
+    }
+    return n;
+}
+
+/* One check per line: the first that fails is the message. */
+#define REQUIRE(condition, ...)                                                                                        \
+    do {                                                                                                               \
+        if (!(condition)) return crumb_fail(err, CRUMB_ERR_ARGUMENT, __VA_ARGS__);                                     \
+    } while (0)
+
+static uint32_t width_of(const crumb_plan_desc *desc, crumb_value v) {
+    return desc->values[v].width;
+}
+
+static crumb_status check_norm(const crumb_plan_desc *desc, const crumb_op *op, crumb_error *err) {
+    uint32_t width = width_of(desc, op->norm.x), head_dim = op->norm.head_dim;
+    REQUIRE(op->norm.weight, "no weights");
+    REQUIRE(width_of(desc, op->norm.out) == width, "x and out differ in width");
+    REQUIRE(!head_dim || width % head_dim == 0, "head_dim %u does not divide the width %u", head_dim, width);
+    return CRUMB_OK;
+}
+
+static crumb_status check_part(const crumb_plan_desc *desc, const crumb_op *op, const crumb_linear_part *part,
+                               crumb_error *err) {
+    const crumb_matrix *w = part->w;
+    REQUIRE(w && w->codes, "a part has no weights");
+    REQUIRE(w->k == width_of(desc, op->linear.x), "weights have %u columns, x is %u wide", w->k,
+            width_of(desc, op->linear.x));
+    REQUIRE(width_of(desc, part->out) == w->m, "weights have %u rows, out is %u wide", w->m, width_of(desc, part->out));
+    REQUIRE(part->m0 < part->m1 && part->m1 <= w->m && part->m0 % CRUMB_TILE_ROWS == 0 &&
+                (part->m1 % CRUMB_TILE_ROWS == 0 || part->m1 == w->m),
+            "rows %u to %u of %u are no whole tiles", part->m0, part->m1, w->m);
+    REQUIRE(op->linear.add == CRUMB_NO_VALUE || width_of(desc, op->linear.add) == w->m, "add is %u wide, out %u",
+            width_of(desc, op->linear.add), w->m);
+    REQUIRE(part->out != op->linear.x && desc->values[part->out].slot != desc->values[op->linear.x].slot,
+            "out overwrites x");
+    if (w->bits == 0 || op->linear.act == CRUMB_ACT_F32) return CRUMB_OK;
+    REQUIRE(w->group && w->group % CRUMB_TILE_K == 0, "group %u is no multiple of %d", w->group, CRUMB_TILE_K);
+    uint32_t group = op->linear.act_group;
+    REQUIRE(op->linear.act != CRUMB_ACT_GROUP || (group && group % CRUMB_TILE_K == 0 && w->group % group == 0),
+            "activation group %u does not divide the weights' group %u", group, w->group);
+    return CRUMB_OK;
+}
+
+static crumb_status check_linear(const crumb_plan_desc *desc, const crumb_op *op, crumb_error *err) {
+    REQUIRE(op->linear.n_parts >= 1 && op->linear.n_parts <= CRUMB_LINEAR_MAX_PARTS, "%d parts", op->linear.n_parts);
+    REQUIRE(op->linear.add == CRUMB_NO_VALUE || op->linear.n_parts == 1, "a residual needs a single part");
+    for (int i = 0; i < op->linear.n_parts; i++) CRUMB_TRY(check_part(desc, op, &op->linear.part[i], err));
+    return CRUMB_OK;
+}
+
+static crumb_status check_rope(const crumb_plan_desc *desc, const crumb_op *op, crumb_error *err) {
+    uint32_t dim = op->rope.head_dim, dims = op->rope.dims;
+    REQUIRE(op->rope.inv_freq, "no frequencies");
+    REQUIRE(dims >= 2 && dims % 2 == 0 && dims <= dim, "%u rotated dimensions of %u", dims, dim);
+    REQUIRE(width_of(desc, op->rope.q) == (uint64_t)op->rope.n_head * dim, "q does not hold %u heads of %u",
+            op->rope.n_head, dim);
+    REQUIRE(width_of(desc, op->rope.k) == (uint64_t)op->rope.n_head_kv * dim, "k does not hold %u heads of %u",
+            op->rope.n_head_kv, dim);
+    return CRUMB_OK;
+}
+
+static crumb_status check_attention(const crumb_plan_desc *desc, const crumb_op *op, crumb_error *err) {
+    uint64_t dim = op->attention.head_dim, n_head = op->attention.n_head, n_kv = op->attention.n_head_kv;
+    REQUIRE(desc->kv, "the plan has no KV cache");
+    const crumb_kv_params *kv = &desc->kv->params;
+    REQUIRE(n_kv && n_head && n_head % n_kv == 0 && dim, "%u query heads and %u key heads of %u", op->attention.n_head,
+            op->attention.n_head_kv, op->attention.head_dim);
+    REQUIRE(width_of(desc, op->attention.q) == n_head * dim && width_of(desc, op->attention.out) == n_head * dim,
+            "q and out do not hold %u heads of %u", op->attention.n_head, op->attention.head_dim);
+    REQUIRE(width_of(desc, op->attention.k) == n_kv * dim && width_of(desc, op->attention.v) == n_kv * dim,
+            "k and v do not hold %u heads of %u", op->attention.n_head_kv, op->attention.head_dim);
+    REQUIRE(op->attention.kv_layer < kv->n_layers && n_kv == kv->n_head_kv && dim == kv->head_dim,
+            "layer %u with %u heads of %u does not fit a KV cache of %u layers with %u heads of %u",
+            op->attention.kv_layer, op->attention.n_head_kv, op->attention.head_dim, kv->n_layers, kv->n_head_kv,
+            kv->head_dim);
+    return CRUMB_OK;
+}
+
+static crumb_status check_shapes(const crumb_plan_desc *desc, const crumb_op *op, crumb_error *err) {
+    switch (op->kind) {
+    case CRUMB_OP_EMBED:
+        REQUIRE(op->embed.table && op->embed.table->codes, "no table");
+        REQUIRE(op->embed.table->k == width_of(desc, op->embed.out), "the table's rows are %u wide, out is %u",
+                op->embed.table->k, width_of(desc, op->embed.out));
+        return CRUMB_OK;
+    case CRUMB_OP_RMS_NORM: return check_norm(desc, op, err);
+    case CRUMB_OP_LINEAR: return check_linear(desc, op, err);
+    case CRUMB_OP_ROPE: return check_rope(desc, op, err);
+    case CRUMB_OP_ATTENTION: return check_attention(desc, op, err);
+    case CRUMB_OP_GATED:
+        REQUIRE(width_of(desc, op->gated.gate) == width_of(desc, op->gated.out) &&
+                    width_of(desc, op->gated.up) == width_of(desc, op->gated.out),
+                "gate, up and out differ in width");
+        return CRUMB_OK;
+    case CRUMB_OP_SELECT:
+        REQUIRE(width_of(desc, op->select.x) == width_of(desc, op->select.out), "x and out differ in width");
+        return CRUMB_OK;
+    case CRUMB_OP_SIGNAL:
+    case CRUMB_OP_WAIT: REQUIRE(op->rendezvous.flag, "no flag"); return CRUMB_OK;
+    }
+    return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "the CPU backend does not know this op");
+}
+
+crumb_status crumb_op_check(const crumb_plan_desc *desc, size_t index, crumb_error *err) {
+    const crumb_op *op = &desc->ops[index];
+    crumb_value values[2 * CRUMB_OP_MAX_VALUES];
+    size_t n = crumb_op_reads(op, values);
+    n += crumb_op_writes(op, values + n);
+    for (size_t i = 0; i < n; i++) REQUIRE(values[i] < desc->n_values, "value %u of %zu", values[i], desc->n_values);
+    return check_shapes(desc, op, err);
+}

@@ -1,0 +1,209 @@
+/* Rotation of queries and keys, the KV cache, and attention: the order of its sums is in cpu/float.h. */
+#include "cpu/plan.h"
+
+#include "host/base/checked.h"
+
+#include <math.h>
+#include <string.h>
+
+static size_t head_of_cache(const crumb_kv_cache *kv, uint32_t layer, uint32_t sequence, uint32_t head) {
+    const crumb_kv_params *p = &kv->params;
+    return (((size_t)layer * p->n_sequences + sequence) * p->n_head_kv + head) * kv->head_stride;
+}
+
+static void store(const crumb_plan *p, const crumb_step *s, uint32_t row, uint32_t head, const float *k) {
+    uint32_t dim = s->attention.head_dim, position = p->rows[row].position;
+    const float *v = crumb_plan_floats(p, s->attention.v) + ((size_t)row * s->attention.n_head_kv + head) * dim;
+    size_t base = head_of_cache(p->kv, s->attention.kv_layer, p->rows[row].sequence, head);
+    size_t block = (size_t)(position / CRUMB_KEY_BLOCK) * CRUMB_KEY_BLOCK * dim + position % CRUMB_KEY_BLOCK;
+    p->device->ops->store_f16(k, dim, p->kv->keys + base + block, CRUMB_KEY_BLOCK);
+    p->device->ops->store_f16(v, dim, p->kv->values + base + (size_t)position * dim, 1);
+}
+
+/* One item is one head of one row: the query heads, then the key heads. */
+void crumb_step_rotate(crumb_plan *p, const crumb_step *s, int thread) {
+    uint32_t n_head = s->attention.n_head, n_kv = s->attention.n_head_kv, dim = s->attention.head_dim;
+    uint32_t per_row = n_head + n_kv, n = crumb_step_n(p, s) * per_row, dims = s->attention.rope_dims;
+    float *q = crumb_plan_floats(p, s->attention.q), *k = crumb_plan_floats(p, s->attention.k);
+    const float *tables = (const float *)(const void *)(p->scratch + p->rope_values);
+    for (uint32_t i = crumb_share_begin(p, n, thread); i < crumb_share_begin(p, n, thread + 1); i++) {
+        uint32_t row = i / per_row, head = i % per_row;
+        bool is_key = head >= n_head;
+        if (is_key) head -= n_head;
+        float *x = is_key ? k + ((size_t)row * n_kv + head) * dim : q + ((size_t)row * n_head + head) * dim;
+        const float *cosines = tables + (size_t)row * p->rope_row_floats + s->attention.rope_table;
+        if (dims) p->device->ops->rope(x, cosines, cosines + dims / 2, dims, s->attention.pairing);
+        if (is_key && s->attention.store) store(p, s, row, head, x);
+    }
+}
+
+/* ---- attention --------------------------------------------------------------------------------------------- */
+
+/* Queries of one key head: the rows of a block x the heads of its group, row by row. */
+typedef struct queries {
+    uint32_t row0, n_rows, group, n; /* n = n_rows * group */
+    uint32_t kv_head;
+    const uint16_t *keys, *values; /* of the head and sequence, from position 0 */
+    /* In the thread's scratch: */
+    float *q;           /* [n][head_dim] */
+    float *scores;      /* [n][CRUMB_ATTENTION_CHUNK] */
+    float *chunk_o, *o; /* [n][head_dim]: of one chunk; merged */
+    float *m, *l;       /* [n]: merged */
+    float *chunk_m, *chunk_l;
+    uint32_t *n_keys; /* [n] */
+} queries;
+
+static uint32_t most_queries(uint32_t n_head, uint32_t n_head_kv) {
+    uint32_t group = n_head / n_head_kv;
+    return group > CRUMB_QUERY_ROWS ? group : CRUMB_QUERY_ROWS;
+}
+
+size_t crumb_attention_scratch_bytes(uint32_t n_head, uint32_t n_head_kv, uint32_t head_dim) {
+    uint64_t n = most_queries(n_head, n_head_kv);
+    return crumb_round_up(n * (3ull * head_dim + CRUMB_ATTENTION_CHUNK + 5) * sizeof(float), 64);
+}
+
+static queries gather(const crumb_plan *p, const crumb_step *s, int thread, const crumb_row_block *block,
+                      uint32_t kv_head) {
+    uint32_t dim = s->attention.head_dim, group = s->attention.n_head / s->attention.n_head_kv;
+    queries a = {.row0 = block->row0, .n_rows = block->n, .group = group, .n = block->n * group, .kv_head = kv_head};
+    size_t base = head_of_cache(p->kv, s->attention.kv_layer, p->rows[block->row0].sequence, kv_head);
+    a.keys = p->kv->keys + base;
+    a.values = p->kv->values + base;
+    float *scratch = (float *)(void *)(crumb_plan_thread(p, thread) + p->attention_scratch);
+    size_t n = most_queries(s->attention.n_head, s->attention.n_head_kv);
+    a.scores = scratch;
+    a.q = a.scores + n * CRUMB_ATTENTION_CHUNK;
+    a.chunk_o = a.q + n * dim;
+    a.o = a.chunk_o + n * dim;
+    a.m = a.o + n * dim;
+    a.l = a.m + n;
+    a.chunk_m = a.l + n;
+    a.chunk_l = a.chunk_m + n;
+    a.n_keys = (uint32_t *)(void *)(a.chunk_l + n);
+    const float *q = crumb_plan_floats(p, s->attention.q);
+    for (uint32_t r = 0; r < block->n; r++)
+        memcpy(a.q + (size_t)r * group * dim,
+               q + ((size_t)(block->row0 + r) * s->attention.n_head + (size_t)kv_head * group) * dim,
+               (size_t)group * dim * sizeof(float));
+    return a;
+}
+
+static uint32_t chunks_of(const crumb_plan *p, const crumb_row_block *block) {
+    return p->rows[block->row0 + block->n - 1].position / CRUMB_ATTENTION_CHUNK + 1; /* positions rise */
+}
+
+/* The chunk's (m, l, o) of every query; a query whose row lies before the chunk has n_keys 0, and no m and l. */
+static void attend_chunk(const crumb_plan *p, const crumb_step *s, const queries *a, uint32_t chunk, float *m, float *l,
+                         float *o) {
+    const crumb_float_ops *ops = p->device->ops;
+    uint32_t dim = s->attention.head_dim, first = chunk * CRUMB_ATTENTION_CHUNK, most = 0;
+    for (uint32_t i = 0; i < a->n; i++) {
+        uint32_t position = p->rows[a->row0 + i / a->group].position;
+        uint32_t n_keys = position < first ? 0 : position - first + 1;
+        a->n_keys[i] = n_keys < CRUMB_ATTENTION_CHUNK ? n_keys : CRUMB_ATTENTION_CHUNK;
+        most = a->n_keys[i] > most ? a->n_keys[i] : most;
+    }
+    uint32_t n_blocks = (most + CRUMB_KEY_BLOCK - 1) / CRUMB_KEY_BLOCK;
+    ops->attention_scores(a->q, a->n, dim, a->keys + (size_t)first * dim, n_blocks, a->scores);
+    for (uint32_t i = 0; i < a->n; i++)
+        if (a->n_keys[i])
+            m[i] = ops->attention_softmax(a->scores + (size_t)i * CRUMB_ATTENTION_CHUNK, a->n_keys[i],
+                                          s->attention.scale, &l[i]);
+    ops->attention_values(a->scores, a->n, a->n_keys, dim, a->values + (size_t)first * dim, o);
+}
+
+static void start_merge(const queries *a, uint32_t dim) {
+    for (uint32_t i = 0; i < a->n; i++) {
+        a->m[i] = -INFINITY;
+        a->l[i] = 0;
+    }
+    memset(a->o, 0, (size_t)a->n * dim * sizeof(float));
+}
+
+static void merge(const crumb_plan *p, const queries *a, uint32_t i, uint32_t dim, float chunk_m, float chunk_l,
+                  const float *chunk_o) {
+    const crumb_float_ops *ops = p->device->ops;
+    float m = a->m[i] > chunk_m ? a->m[i] : chunk_m;
+    float old = ops->exp(a->m[i] - m), new = ops->exp(chunk_m - m);
+    a->m[i] = m;
+    a->l[i] = a->l[i] * old + chunk_l * new;
+    ops->attention_merge(a->o + (size_t)i * dim, old, chunk_o, new, dim);
+}
+
+static void finish(const crumb_plan *p, const crumb_step *s, const queries *a) {
+    uint32_t dim = s->attention.head_dim;
+    float *out = crumb_plan_floats(p, s->attention.out);
+    for (uint32_t i = 0; i < a->n; i++) {
+        size_t row = a->row0 + i / a->group, head = (size_t)a->kv_head * a->group + i % a->group;
+        float *to = out + (row * s->attention.n_head + head) * dim, inverse = 1 / a->l[i];
+        const float *o = a->o + (size_t)i * dim;
+        for (uint32_t d = 0; d < dim; d++) to[d] = o[d] * inverse;
+    }
+}
+
+/* All chunks of a block's head, one after the other. */
+static void attend_whole(const crumb_plan *p, const crumb_step *s, int thread, const crumb_row_block *block,
+                         uint32_t kv_head) {
+    queries a = gather(p, s, thread, block, kv_head);
+    uint32_t dim = s->attention.head_dim;
+    start_merge(&a, dim);
+    for (uint32_t chunk = 0; chunk < chunks_of(p, block); chunk++) {
+        attend_chunk(p, s, &a, chunk, a.chunk_m, a.chunk_l, a.chunk_o);
+        for (uint32_t i = 0; i < a.n; i++)
+            if (a.n_keys[i]) merge(p, &a, i, dim, a.chunk_m[i], a.chunk_l[i], a.chunk_o + (size_t)i * dim);
+    }
+    finish(p, s, &a);
+}
+
+/* Where a chunk's (o, m, l) of all queries of a block's head wait for the others. */
+static float *partial(const crumb_plan *p, const crumb_step *s, const queries *a, uint32_t chunk) {
+    uint32_t dim = s->attention.head_dim, n_kv = s->attention.n_head_kv;
+    size_t per_chunk = (size_t)a->n * (dim + 2), per_row = (size_t)a->group * (dim + 2) * p->partial_chunks;
+    float *base = (float *)(void *)(p->scratch + p->partials);
+    return base + (size_t)a->row0 * n_kv * per_row + (size_t)a->kv_head * a->n_rows * per_row + chunk * per_chunk;
+}
+
+/* One chunk of a block's head. Whoever finishes the last one merges them all, in rising order. */
+static void attend_split(crumb_plan *p, const crumb_step *s, int thread, uint32_t block_index, uint32_t kv_head,
+                         uint32_t chunk) {
+    const crumb_row_block *block = &p->blocks[block_index];
+    queries a = gather(p, s, thread, block, kv_head);
+    uint32_t dim = s->attention.head_dim, n_chunks = chunks_of(p, block);
+    float *o = partial(p, s, &a, chunk), *m = o + (size_t)a.n * dim, *l = m + a.n;
+    for (uint32_t i = 0; i < a.n; i++) l[i] = 0;
+    attend_chunk(p, s, &a, chunk, m, l, o);
+    _Atomic uint32_t *done = &p->merges[(size_t)block_index * s->attention.n_head_kv + kv_head];
+    if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 < n_chunks) return;
+    atomic_store_explicit(done, 0, memory_order_relaxed);
+    start_merge(&a, dim);
+    for (uint32_t c = 0; c < n_chunks; c++) {
+        const float *chunk_o = partial(p, s, &a, c), *chunk_m = chunk_o + (size_t)a.n * dim, *chunk_l = chunk_m + a.n;
+        for (uint32_t i = 0; i < a.n; i++)
+            if (chunk_l[i] != 0) merge(p, &a, i, dim, chunk_m[i], chunk_l[i], chunk_o + (size_t)i * dim);
+    }
+    finish(p, s, &a);
+}
+
+/* Few rows: items are chunks of keys, so that one long context keeps all threads busy. */
+static void attend_few_rows(crumb_plan *p, const crumb_step *s, int thread) {
+    uint32_t n_kv = s->attention.n_head_kv, item = crumb_step_take(p, s), first = 0;
+    for (uint32_t b = 0; b < p->n_blocks; b++) {
+        uint32_t n_chunks = chunks_of(p, &p->blocks[b]);
+        for (; item < first + n_kv * n_chunks; item = crumb_step_take(p, s))
+            attend_split(p, s, thread, b, (item - first) / n_chunks, (item - first) % n_chunks);
+        first += n_kv * n_chunks;
+    }
+}
+
+void crumb_step_attention(crumb_plan *p, const crumb_step *s, int thread) {
+    uint32_t n_kv = s->attention.n_head_kv;
+    if (p->n_rows <= CRUMB_SPLIT_ROWS && p->n_threads > 1) {
+        attend_few_rows(p, s, thread);
+        return;
+    }
+    for (uint32_t item; (item = crumb_step_take(p, s)) < n_kv * p->n_blocks;) {
+        uint32_t block = p->n_blocks - 1 - item / n_kv; /* the longest first */
+        attend_whole(p, s, thread, &p->blocks[block], item % n_kv);
+    }
+}

@@ -1,0 +1,158 @@
+/* Linear layers: preparing the activations (norm, quantization) and dividing tiles of weights among threads. */
+#include "cpu/plan.h"
+
+#include "host/base/checked.h"
+
+/* Each thread preparing all rows for itself costs n * k steps of about a nanosecond's quarter; a barrier about half a
+ * microsecond, and another thread's cache. */
+bool crumb_linear_shares(const crumb_plan *p, const crumb_step *s) {
+    const uint64_t most_values = 16384;
+    uint64_t n = crumb_step_n(p, s);
+    if (p->n_threads == 1 && n <= CRUMB_LOCAL_ROWS) return false;
+    return n > 1 && (n > CRUMB_LOCAL_ROWS || n * s->linear.k > most_values);
+}
+
+typedef struct q8_layout {
+    size_t sx, qsum, total; /* byte offsets behind q, and all of it */
+} q8_layout;
+
+static q8_layout layout_q8(const crumb_linear_input *in, uint32_t capacity) {
+    uint64_t n_groups = in->k_padded / in->group, n_scales = in->row_scale ? 1 : n_groups;
+    q8_layout layout;
+    layout.sx = crumb_round_up((uint64_t)capacity * in->k_padded, 64);
+    layout.qsum = layout.sx + crumb_round_up(capacity * n_scales * sizeof(float), 64);
+    layout.total = layout.qsum + crumb_round_up(capacity * n_groups * sizeof(int32_t), 64);
+    return layout;
+}
+
+static size_t float_bytes(const crumb_step *s, uint32_t capacity) {
+    return s->linear.norm_weight ? crumb_round_up((uint64_t)capacity * s->linear.k * sizeof(float), 64) : 0;
+}
+
+size_t crumb_linear_input_bytes(const crumb_step *s, uint32_t capacity) {
+    size_t n_bytes = 0;
+    for (uint32_t i = 0; i < s->linear.n_inputs; i++) {
+        const crumb_linear_input *in = &s->linear.inputs[i];
+        n_bytes += in->quantized ? layout_q8(in, capacity).total : float_bytes(s, capacity);
+    }
+    return n_bytes;
+}
+
+typedef struct prepared {
+    crumb_q8 q8[CRUMB_LINEAR_MAX_PARTS];
+    float *normed; /* [capacity][k], where floats are wanted behind a norm */
+} prepared;
+
+static prepared inputs_of(const crumb_plan *p, const crumb_step *s, int thread, bool shared) {
+    prepared out = {0};
+    char *base = shared ? p->scratch + p->shared_inputs : crumb_plan_thread(p, thread) + p->local_inputs;
+    uint32_t capacity = shared ? p->max_rows : CRUMB_LOCAL_ROWS;
+    for (uint32_t i = 0; i < s->linear.n_inputs; i++) {
+        const crumb_linear_input *in = &s->linear.inputs[i];
+        if (in->quantized) {
+            q8_layout layout = layout_q8(in, capacity);
+            out.q8[i] = (crumb_q8){.q = (int8_t *)base,
+                                   .sx = (float *)(void *)(base + layout.sx),
+                                   .qsum = (int32_t *)(void *)(base + layout.qsum),
+                                   .k_padded = in->k_padded,
+                                   .group = in->group,
+                                   .row_scale = in->row_scale};
+            base += layout.total;
+        } else if (s->linear.norm_weight) {
+            out.normed = (float *)(void *)base;
+            base += float_bytes(s, capacity);
+        }
+    }
+    return out;
+}
+
+static void prepare_rows(const crumb_plan *p, const crumb_step *s, int thread, const prepared *in, uint32_t n0,
+                         uint32_t n1) {
+    uint32_t k = s->linear.k;
+    const float *x = crumb_plan_floats(p, s->linear.x);
+    float *one_row = (float *)(void *)(crumb_plan_thread(p, thread) + p->local_row);
+    for (uint32_t n = n0; n < n1; n++) {
+        const float *row = x + (size_t)n * k;
+        if (s->linear.norm_weight) {
+            float *to = in->normed ? in->normed + (size_t)n * k : one_row;
+            p->device->ops->rms_norm(row, s->linear.norm_weight, k, s->linear.norm_eps, to);
+            row = to;
+        }
+        for (uint32_t i = 0; i < s->linear.n_inputs; i++)
+            if (s->linear.inputs[i].quantized)
+                p->device->quantize(row, 0, k, s->linear.inputs[i].bits, n, n + 1, &in->q8[i]);
+    }
+}
+
+void crumb_step_prepare(crumb_plan *p, const crumb_step *s, int thread) {
+    prepared in = inputs_of(p, s, thread, true);
+    uint32_t n = crumb_step_n(p, s);
+    prepare_rows(p, s, thread, &in, crumb_share_begin(p, n, thread), crumb_share_begin(p, n, thread + 1));
+}
+
+/* Tiles [tile0, tile1) of one part, for all rows. */
+static void compute(const crumb_plan *p, const crumb_step *s, int thread, const prepared *in,
+                    const crumb_linear_range *range, uint32_t tile0, uint32_t tile1) {
+    uint32_t n = crumb_step_n(p, s);
+    const crumb_linear_part *part = &range->part;
+    const crumb_cpu_kernel *kernel = range->kernel[n <= CRUMB_SMALL_N ? n : 0];
+    crumb_linear_args args = {
+        .w = part->w,
+        .x = in->q8[range->input],
+        .xf = in->normed ? in->normed : crumb_plan_floats(p, s->linear.x),
+        .xf_stride = s->linear.k,
+        .n = n,
+        .tile0 = tile0,
+        .tile1 = tile1,
+        .y = crumb_plan_floats(p, part->out),
+        .y_stride = p->values[part->out].width,
+        .out_scale = part->out_scale,
+        .bias = part->bias,
+        .scratch = crumb_plan_thread(p, thread) + p->kernel_scratch,
+        .scratch_bytes = p->kernel_scratch_bytes,
+    };
+    if (s->linear.add != CRUMB_NO_VALUE) {
+        args.add = crumb_plan_floats(p, s->linear.add);
+        args.add_stride = p->values[s->linear.add].width;
+    }
+    kernel->run(&args);
+}
+
+static void activate(const crumb_plan *p, const crumb_step *s, uint32_t tile0, uint32_t tile1) {
+    crumb_value gate = s->linear.parts[0].part.out, up = s->linear.parts[1].part.out, out = s->linear.gated_out;
+    size_t width = p->values[out].width, m0 = (size_t)tile0 * CRUMB_TILE_ROWS, m1 = (size_t)tile1 * CRUMB_TILE_ROWS;
+    if (m1 > width) m1 = width;
+    for (uint32_t n = 0; n < crumb_step_n(p, s); n++) {
+        size_t at = n * width + m0;
+        p->device->ops->gated(crumb_plan_floats(p, gate) + at, crumb_plan_floats(p, up) + at, (uint32_t)(m1 - m0),
+                              s->linear.gated_fn, crumb_plan_floats(p, out) + at);
+    }
+}
+
+/* Units [begin, end) of the step's work: the tiles of all its parts in a row, or where gate and up are taken together
+ * the tiles of either. */
+static void compute_units(const crumb_plan *p, const crumb_step *s, int thread, const prepared *in, uint32_t begin,
+                          uint32_t end) {
+    if (s->linear.gated) {
+        for (int i = 0; i < 2; i++) compute(p, s, thread, in, &s->linear.parts[i], begin, end);
+        activate(p, s, begin, end);
+        return;
+    }
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < s->linear.n_parts && first < end; i++) {
+        const crumb_linear_range *range = &s->linear.parts[i];
+        uint32_t n_tiles = range->tile1 - range->tile0, last = first + n_tiles;
+        uint32_t from = begin > first ? begin : first, to = end < last ? end : last;
+        if (from < to) compute(p, s, thread, in, range, range->tile0 + from - first, range->tile0 + to - first);
+        first = last;
+    }
+}
+
+void crumb_step_linear(crumb_plan *p, const crumb_step *s, int thread) {
+    bool shared = crumb_linear_shares(p, s);
+    prepared in = inputs_of(p, s, thread, shared);
+    if (!shared) prepare_rows(p, s, thread, &in, 0, crumb_step_n(p, s));
+    const uint32_t *bounds = p->chunk_bounds + s->linear.first_chunk;
+    for (uint32_t i; (i = crumb_step_take(p, s)) < s->linear.n_chunks;)
+        compute_units(p, s, thread, &in, bounds[i], bounds[i + 1]);
+}
