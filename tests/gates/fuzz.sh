@@ -21,4 +21,6 @@ run() { # PROGRAM
 export -f run
 export source work seconds
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-find "$work/build/tests/fuzz" -maxdepth 1 -type f -name 'fuzz_*' -print0 | xargs -0 -r -P "$(nproc)" -n1 bash -c 'run "$@"' _
+programs=$(find "$work/build/tests/fuzz" -maxdepth 1 -type f -name 'fuzz_*')
+[ -n "$programs" ] || { echo 'no fuzzer was built' && exit 1; }
+tr '\n' '\0' <<<"$programs" | xargs -0 -r -P "$(nproc)" -n1 bash -c 'run "$@"' _

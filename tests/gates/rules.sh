@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Rules that no compiler checks: which folder may include which, where POSIX calls may stand, that the library neither
+# exits nor prints, how long a file may be, and nothing left for later.
+set -euo pipefail
+cd "$1"
+status=0
+found() { # MESSAGE LINES
+    [ -z "$2" ] || { printf '%s:\n%s\n' "$1" "$2" && status=1; }
+}
+
+# Folder: what its files may include of this project, besides itself. Dependencies point one way; model and graph, which
+# are written in terms of each other, count as one step.
+while read -r folder allowed; do
+    [ -d "$folder" ] || continue
+    pattern=$(tr ' ' '|' <<<"$folder/ $allowed")
+    found "$folder may include only $allowed" \
+        "$(grep -rnE '^#include "' "$folder" --include='*.[ch]' | grep -vE "#include \"($pattern)" || true)"
+done <<'RULES'
+host/base host/crumb.h
+host/lowbit host/base/
+host/container host/base/ host/lowbit/
+host/kernel host/base/ host/backend.h
+host/text host/base/ host/crumb.h host/container/
+host/graph host/base/ host/backend.h host/lowbit/ host/model/
+host/model host/base/ host/backend.h host/lowbit/ host/container/ host/graph/
+host/sample host/base/ host/crumb.h
+scheduler host/base/
+cpu host/base/ host/backend.h host/lowbit/ host/kernel/
+cl host/base/ host/backend.h host/lowbit/ host/kernel/
+spirv host/base/ host/backend.h host/lowbit/ host/kernel/ cl/kernels/
+RULES
+
+library=(host cpu)
+found 'POSIX outside host/base/{file,memory,thread}.c' \
+    "$(grep -rnE '#include <(unistd|pthread|fcntl|sched|signal|setjmp|dirent|semaphore|sys/[a-z]*|linux/[a-z]*)\.h>' \
+        "${library[@]}" | grep -vE '^host/base/(file|memory|thread)\.c:' || true)"
+found 'the library exits, aborts or prints' \
+    "$(grep -rnE '(^|[^A-Za-z0-9_])(exit|_exit|abort|assert|printf|fprintf|vprintf|puts|fputs|putchar|perror)\(' \
+        "${library[@]}" --include='*.[ch]' || true)"
+found 'left for later' "$(grep -rnE '\b(TODO|FIXME|XXX)\b|#if 0' --include='*.[ch]' --include='*.sh' --include='*.py' \
+    host cpu tools tests | grep -v '^tests/gates/rules.sh:' || true)"
+found 'a path of one machine' "$(grep -rnE '(^|[^A-Za-z0-9_}.])/(work|root|mnt)/' host cpu tools tests ./*.md ./*.txt |
+    grep -v '^tests/gates/rules.sh:' || true)"
+found 'longer than 700 lines' "$(find host cpu tools tests \( -name '*.[ch]' -o -name '*.py' -o -name '*.sh' \) -print0 |
+    xargs -0 wc -l | awk '$1 > 700 && $2 != "total"')"
+exit $status
