@@ -127,8 +127,10 @@ CRUMB_API crumb_status crumb_model_tokenize(const crumb_model *model, const char
 CRUMB_API const char *crumb_model_token_bytes(const crumb_model *model, int32_t token, bool special, size_t *n_bytes);
 CRUMB_API bool crumb_model_token_ends(const crumb_model *model, int32_t token); /* an end-of-generation token */
 
-/* Joins tokens into text that never splits a UTF-8 character. Give it each token's bytes; it returns how many whole
- * characters' bytes are ready in `out` (capacity at least n_bytes + 3). Malformed bytes come out as U+FFFD. */
+/* Joins tokens into text that never splits a UTF-8 character. Give it each token's bytes; it returns how many bytes of
+ * whole characters it has written to `out`. Malformed bytes come out as U+FFFD (3 bytes), so that a capacity of
+ * 3 * n_bytes + 3 is always enough; characters that do not fit are dropped. n_bytes = 0 ends the text: a character that
+ * is still incomplete comes out as U+FFFD. Starts zeroed: crumb_utf8_stream s = {0}. */
 typedef struct crumb_utf8_stream {
     unsigned char pending[4];
     unsigned n_pending;

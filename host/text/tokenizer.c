@@ -1,0 +1,228 @@
+/* Tokenizers: the keys of a file, and the way of a text through special tokens and merges. */
+#include "host/text/tokenizer.h"
+
+#include "host/base/memory.h"
+#include "host/text/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TEXT_BYTES = 1 << 29 }; /* marked spaces triple a text, and positions in it have 32 bits */
+
+struct crumb_tokenizer {
+    crumb_vocab vocab;
+    bool is_bpe; /* else SentencePiece's */
+    crumb_bpe bpe;
+    crumb_spm spm;
+    crumb_specials user_defined; /* cut out of every text */
+    crumb_specials special;      /* these and control tokens: where the caller wants them parsed */
+    int32_t bos, eos, unknown;   /* -1: none */
+    bool add_bos, add_eos, add_space_prefix;
+};
+
+/* ---- opening ------------------------------------------------------------------------------------------------ */
+
+static bool is(crumb_bytes text, const char *word) {
+    return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
+}
+
+static crumb_status read_token_id(const crumb_gguf *g, const char *key, uint32_t n_tokens, int32_t *id,
+                                  crumb_error *err) {
+    uint32_t value = UINT32_MAX;
+    if (!crumb_gguf_find(g, key)) {
+        if (*id >= (int32_t)n_tokens) *id = -1;
+        return CRUMB_OK;
+    }
+    CRUMB_TRY(crumb_gguf_get_u32(g, key, true, &value, err));
+    if (value >= n_tokens)
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: %s is %u, but the vocabulary has %u tokens", crumb_gguf_path(g),
+                          key, value, n_tokens);
+    *id = (int32_t)value;
+    return CRUMB_OK;
+}
+
+/* Keys that both kinds have; the caller has set what holds without them. */
+static crumb_status read_common_keys(const crumb_gguf *g, crumb_tokenizer *t, crumb_error *err) {
+    uint32_t n = t->vocab.n_tokens;
+    CRUMB_TRY(read_token_id(g, "tokenizer.ggml.bos_token_id", n, &t->bos, err));
+    CRUMB_TRY(read_token_id(g, "tokenizer.ggml.eos_token_id", n, &t->eos, err));
+    CRUMB_TRY(read_token_id(g, "tokenizer.ggml.unknown_token_id", n, &t->unknown, err));
+    CRUMB_TRY(crumb_gguf_get_bool(g, "tokenizer.ggml.add_bos_token", false, &t->add_bos, err));
+    CRUMB_TRY(crumb_gguf_get_bool(g, "tokenizer.ggml.add_eos_token", false, &t->add_eos, err));
+    if ((t->add_bos && t->bos < 0) || (t->add_eos && t->eos < 0))
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: texts shall %s, but tokenizer.ggml.%s_token_id is missing",
+                          crumb_gguf_path(g), t->add_bos && t->bos < 0 ? "begin with BOS" : "end with EOS",
+                          t->add_bos && t->bos < 0 ? "bos" : "eos");
+    return CRUMB_OK;
+}
+
+/* White space that only the attributes' owner strips; then the lists that texts are searched for. */
+static crumb_status finish_vocab(const crumb_gguf *g, crumb_tokenizer *t, const char *lstrip_token,
+                                 crumb_token_spelling spelling, crumb_error *err) {
+    CRUMB_TRY(crumb_vocab_set_roles(g, &t->vocab, t->eos, lstrip_token, err));
+    CRUMB_TRY(crumb_vocab_spell(g, &t->vocab, spelling, err));
+    CRUMB_TRY(crumb_specials_create(&t->vocab, CRUMB_TOKEN_USER_DEFINED, &t->user_defined, err));
+    return crumb_specials_create(&t->vocab, CRUMB_TOKEN_USER_DEFINED | CRUMB_TOKEN_CONTROL | CRUMB_TOKEN_UNKNOWN,
+                                 &t->special, err);
+}
+
+static crumb_status open_bpe(const crumb_gguf *g, crumb_tokenizer *t, crumb_error *err) {
+    crumb_bytes name = {"default", 7}; /* like llama.cpp, for files from before the key existed */
+    CRUMB_TRY(crumb_gguf_get_string(g, "tokenizer.ggml.pre", false, &name, err));
+    const crumb_pretokenizer *pre = crumb_pretokenizer_find(name);
+    if (!pre)
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
+                          "%s: tokenizer.ggml.pre is '%.*s', a pre-tokenizer that crumb does not have",
+                          crumb_gguf_path(g), (int)(name.size < 100 ? name.size : 100), name.data);
+    t->is_bpe = true;
+    t->bos = t->eos = t->unknown = -1;
+    t->add_bos = pre->adds_bos;
+    CRUMB_TRY(read_common_keys(g, t, err));
+    CRUMB_TRY(crumb_bpe_open(g, &t->vocab, pre, &t->bpe, err));
+    return finish_vocab(g, t, pre->lstrip_token, CRUMB_SPELLING_BYTE_LEVEL, err);
+}
+
+static crumb_status open_spm(const crumb_gguf *g, crumb_tokenizer *t, crumb_error *err) {
+    bool collapse = false;
+    CRUMB_TRY(crumb_gguf_get_bool(g, "tokenizer.ggml.remove_extra_whitespaces", false, &collapse, err));
+    if (collapse || crumb_gguf_find(g, "tokenizer.ggml.precompiled_charsmap"))
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
+                          "%s: tokenizer.ggml.%s asks for a normalization of texts that crumb does not do",
+                          crumb_gguf_path(g), collapse ? "remove_extra_whitespaces" : "precompiled_charsmap");
+    t->bos = 1, t->eos = 2, t->unknown = 0;
+    t->add_bos = t->add_space_prefix = true;
+    CRUMB_TRY(read_common_keys(g, t, err));
+    CRUMB_TRY(crumb_gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", false, &t->add_space_prefix, err));
+    CRUMB_TRY(crumb_spm_open(g, &t->vocab, t->unknown, &t->spm, err));
+    return finish_vocab(g, t, NULL, CRUMB_SPELLING_SENTENCEPIECE, err);
+}
+
+static crumb_status open_model(const crumb_gguf *g, crumb_tokenizer *t, crumb_error *err) {
+    crumb_bytes model = {0};
+    CRUMB_TRY(crumb_gguf_get_string(g, "tokenizer.ggml.model", true, &model, err));
+    bool is_bpe = is(model, "gpt2");
+    if (!is_bpe && !is(model, "llama"))
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
+                          "%s: tokenizer.ggml.model is '%.*s'; crumb has 'gpt2' and 'llama'", crumb_gguf_path(g),
+                          (int)(model.size < 100 ? model.size : 100), model.data);
+    CRUMB_TRY(crumb_vocab_open(g, &t->vocab, err));
+    return is_bpe ? open_bpe(g, t, err) : open_spm(g, t, err);
+}
+
+crumb_status crumb_tokenizer_open(const crumb_gguf *g, crumb_tokenizer **out, crumb_error *err) {
+    void *p;
+    *out = NULL;
+    CRUMB_TRY(crumb_calloc(1, sizeof(crumb_tokenizer), "a tokenizer", &p, err));
+    crumb_status status = open_model(g, p, err);
+    if (status == CRUMB_OK) {
+        *out = p;
+    } else {
+        crumb_tokenizer_close(p);
+    }
+    return status;
+}
+
+void crumb_tokenizer_close(crumb_tokenizer *t) {
+    if (!t) return;
+    crumb_specials_destroy(&t->special);
+    crumb_specials_destroy(&t->user_defined);
+    crumb_bpe_close(&t->bpe);
+    crumb_spm_close(&t->spm);
+    crumb_vocab_close(&t->vocab);
+    free(t);
+}
+
+/* ---- what it is --------------------------------------------------------------------------------------------- */
+
+uint32_t crumb_tokenizer_n_vocab(const crumb_tokenizer *t) {
+    return t->vocab.n_tokens;
+}
+
+int32_t crumb_tokenizer_bos(const crumb_tokenizer *t) {
+    return t->bos;
+}
+
+int32_t crumb_tokenizer_eos(const crumb_tokenizer *t) {
+    return t->eos;
+}
+
+bool crumb_tokenizer_adds_bos(const crumb_tokenizer *t) {
+    return t->add_bos;
+}
+
+static bool is_token(const crumb_tokenizer *t, int32_t token) {
+    return token >= 0 && (uint32_t)token < t->vocab.n_tokens;
+}
+
+bool crumb_tokenizer_ends(const crumb_tokenizer *t, int32_t token) {
+    return is_token(t, token) && (t->vocab.attributes[token] & CRUMB_TOKEN_ENDS);
+}
+
+const char *crumb_tokenizer_token_bytes(const crumb_tokenizer *t, int32_t token, bool special, size_t *n_bytes) {
+    *n_bytes = 0;
+    if (!is_token(t, token)) return "";
+    if (!special && (t->vocab.attributes[token] & (CRUMB_TOKEN_CONTROL | CRUMB_TOKEN_UNKNOWN))) return "";
+    *n_bytes = t->vocab.bytes_at[token + 1] - t->vocab.bytes_at[token];
+    return t->vocab.bytes + t->vocab.bytes_at[token];
+}
+
+/* ---- encoding ----------------------------------------------------------------------------------------------- */
+
+typedef struct encoding {
+    const crumb_tokenizer *t;
+    crumb_merger merger;
+    crumb_token_sink sink;
+} encoding;
+
+static bool is_space(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Text between special tokens. A SentencePiece text that follows a special token, or nothing, gets a space. */
+static crumb_status encode_piece(encoding *e, const char *text, size_t n_bytes, crumb_error *err) {
+    if (n_bytes == 0) return CRUMB_OK;
+    if (e->t->is_bpe) return crumb_bpe_encode(&e->t->bpe, text, n_bytes, &e->merger, &e->sink, err);
+    return crumb_spm_encode(&e->t->spm, text, n_bytes, e->t->add_space_prefix, &e->merger, &e->sink, err);
+}
+
+static crumb_status encode_text(encoding *e, const crumb_specials *specials, const char *text, size_t n_bytes,
+                                crumb_error *err) {
+    size_t begin = 0;
+    for (size_t at = 0; at < n_bytes;) {
+        const crumb_special *found = crumb_specials_match(specials, text, n_bytes, at);
+        if (!found) {
+            at++;
+            continue;
+        }
+        unsigned attributes = e->t->vocab.attributes[found->id];
+        size_t end = at;
+        if (attributes & CRUMB_TOKEN_LSTRIP)
+            while (end > begin && is_space(text[end - 1])) end--;
+        CRUMB_TRY(encode_piece(e, text + begin, end - begin, err));
+        crumb_sink_push(&e->sink, found->id);
+        at += found->text.size;
+        if (attributes & CRUMB_TOKEN_RSTRIP)
+            while (at < n_bytes && is_space(text[at])) at++;
+        begin = at;
+    }
+    return encode_piece(e, text + begin, n_bytes - begin, err);
+}
+
+crumb_status crumb_tokenizer_encode(const crumb_tokenizer *t, const char *text, size_t n_bytes, unsigned flags,
+                                    int32_t *tokens, size_t capacity, size_t *n_tokens, crumb_error *err) {
+    *n_tokens = 0;
+    if (n_bytes > MAX_TEXT_BYTES)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a text of %zu bytes is too long to tokenize at once; at most %d",
+                          n_bytes, MAX_TEXT_BYTES);
+    encoding e = {.t = t, .sink = {.tokens = tokens, .capacity = capacity}};
+    const crumb_specials *specials = flags & CRUMB_TOKENIZE_PARSE_SPECIAL ? &t->special : &t->user_defined;
+    if ((flags & CRUMB_TOKENIZE_ADD_SPECIAL) && t->add_bos) crumb_sink_push(&e.sink, t->bos);
+    crumb_status status = encode_text(&e, specials, text, n_bytes, err);
+    if ((flags & CRUMB_TOKENIZE_ADD_SPECIAL) && t->add_eos) crumb_sink_push(&e.sink, t->eos);
+    crumb_merger_free(&e.merger);
+    *n_tokens = e.sink.n;
+    if (status == CRUMB_OK && e.sink.n > capacity)
+        status = crumb_fail(err, CRUMB_ERR_ARGUMENT, "the text has %zu tokens, but there is room for %zu", e.sink.n,
+                            capacity);
+    return status;
+}
