@@ -1,0 +1,16 @@
+/* The vector operations that cpu/lowbit is written in, for AVX2: 8 rows per vector, int16 accumulators. */
+#ifndef CRUMB_CPU_AVX2_SIMD_H
+#define CRUMB_CPU_AVX2_SIMD_H
+
+#include "cpu/avx2/simd256.h"
+
+#define SIMD_NAME(base) base##__avx2
+
+#include "cpu/lowbit/dot16.h"
+
+/* Tile-rows that a GEMV reads at once, for 8 accumulators of the 16 registers; 1 bit has 8 activation operands. */
+SIMD_INLINE int gemv_streams(int bits, int columns) {
+    return columns == 4 ? 1 : columns == 2 ? 2 : bits == 1 ? 2 : 4 / dot_accumulators(bits);
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* What every 256-bit tier shares of the vector operations that cpu/lowbit is written in: all but the dot product. */
+#ifndef CRUMB_CPU_AVX2_SIMD256_H
+#define CRUMB_CPU_AVX2_SIMD256_H
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SIMD_INLINE static inline __attribute__((always_inline))
+
+enum { SIMD_LANES = 8 }; /* 32-bit lanes, one row of the weights each */
+typedef __m256i vint;
+typedef __m256 vflt;
+
+SIMD_INLINE vint v_zero(void) {
+    return _mm256_setzero_si256();
+}
+SIMD_INLINE vint v_load(const void *p) {
+    return _mm256_loadu_si256(p);
+}
+SIMD_INLINE void v_store(void *p, vint a) {
+    _mm256_storeu_si256(p, a);
+}
+SIMD_INLINE vint v_broadcast(int32_t x) {
+    return _mm256_set1_epi32(x);
+}
+/* Four bytes at p in every lane. */
+SIMD_INLINE vint v_broadcast4(const void *p) {
+    int32_t x;
+    memcpy(&x, p, 4);
+    return _mm256_set1_epi32(x);
+}
+SIMD_INLINE vint v_broadcast_bytes(int x) {
+    return _mm256_set1_epi8((char)x);
+}
+SIMD_INLINE vint v_and(vint a, vint b) {
+    return _mm256_and_si256(a, b);
+}
+/* A logical shift of the whole lane; what crosses a byte is masked away by the caller. */
+SIMD_INLINE vint v_shift_right(vint a, int n) {
+    return n ? _mm256_srli_epi32(a, n) : a;
+}
+SIMD_INLINE vint v_shift_right_signed(vint a, int n) {
+    return n ? _mm256_srai_epi32(a, n) : a;
+}
+SIMD_INLINE vint v_add(vint a, vint b) {
+    return _mm256_add_epi32(a, b);
+}
+SIMD_INLINE vint v_sub(vint a, vint b) {
+    return _mm256_sub_epi32(a, b);
+}
+SIMD_INLINE vint v_mul(vint a, vint b) {
+    return _mm256_mullo_epi32(a, b);
+}
+SIMD_INLINE vflt v_to_f32(vint a) {
+    return _mm256_cvtepi32_ps(a);
+}
+
+SIMD_INLINE vflt v_zero_f32(void) {
+    return _mm256_setzero_ps();
+}
+SIMD_INLINE vflt v_load_f32(const float *p) {
+    return _mm256_loadu_ps(p);
+}
+SIMD_INLINE vflt v_load_f16(const uint16_t *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+SIMD_INLINE void v_store_f32(float *p, vflt a) {
+    _mm256_storeu_ps(p, a);
+}
+SIMD_INLINE vflt v_broadcast_f32(float x) {
+    return _mm256_set1_ps(x);
+}
+SIMD_INLINE vflt v_add_f32(vflt a, vflt b) {
+    return _mm256_add_ps(a, b);
+}
+SIMD_INLINE vflt v_mul_f32(vflt a, vflt b) {
+    return _mm256_mul_ps(a, b);
+}
+SIMD_INLINE vflt v_fma_f32(vflt a, vflt b, vflt c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* Dot products with 16-bit accumulators (AVX2: vpmaddubsw). Included by a simd.h.
+ *
+ * A step takes 32 bytes of codes, four per row, and the four activations that meet them: each int16 lane gains two
+ * products, at most 2 * code * 128 in magnitude. So an accumulator holds 128 steps of 1-bit codes (256 each, -32768 in
+ * all), 42 of 2-bit codes (768 each) and 8 of 4-bit codes (3840 each); a 32-block is 8 steps. 8-bit codes are two 4-bit
+ * codes with accumulators of their own. vpmaddwd then widens to int32, and multiplies by the type's `mul` in passing.
+ */
+#ifndef CRUMB_CPU_LOWBIT_DOT16_H
+#define CRUMB_CPU_LOWBIT_DOT16_H
+
+/* 32-blocks after which accumulators must be widened: 128, 32 and 8 steps. */
+SIMD_INLINE uint32_t dot_span_blocks(int bits) {
+    return bits == 1 ? 16 : bits == 2 ? 4 : 1;
+}
+/* Accumulators per vector of weights, and operands that a vector of packed codes splits into. */
+SIMD_INLINE int dot_accumulators(int bits) {
+    return bits == 8 ? 2 : 1;
+}
+SIMD_INLINE int dot_planes(int bits) {
+    return bits == 8 ? 2 : 8 / bits;
+}
+SIMD_INLINE int dot_plane_accumulator(int bits, int plane) {
+    return bits == 8 ? plane : 0;
+}
+/* Which of the dword's activation groups of four meets a plane. */
+SIMD_INLINE int dot_plane_activation(int bits, int plane) {
+    return bits == 8 ? 0 : plane;
+}
+/* The operand of one plane. */
+SIMD_INLINE vint dot_plane(vint packed, int bits, int plane) {
+    int plane_bits = bits == 8 ? 4 : bits;
+    return v_and(v_shift_right(packed, plane_bits * plane), v_broadcast_bytes((1 << plane_bits) - 1));
+}
+SIMD_INLINE vint dot_step(vint acc, vint codes, vint q) {
+    return _mm256_add_epi16(acc, _mm256_maddubs_epi16(codes, q));
+}
+/* mul times the sums that the accumulators of one vector of weights hold. */
+SIMD_INLINE vint dot_sum(const vint *acc, int bits, int mul) {
+    vint sum = _mm256_madd_epi16(acc[0], _mm256_set1_epi16((short)mul));
+    if (bits == 8) sum = v_add(sum, _mm256_madd_epi16(acc[1], _mm256_set1_epi16((short)(16 * mul))));
+    return sum;
+}
+
+#endif

@@ -1,0 +1,148 @@
+/* GEMV on the tile layout: a few rows of activations, bound by reading the weights once.
+ *
+ * The weights of several tile-rows are read at once, each a long contiguous stream of its own, since one stream does
+ * not keep enough cache lines in flight. Packed codes are split into planes in registers, and each plane meets all
+ * columns (rows of activations). The inner loop is a function of its own so that the compiler gives its accumulators
+ * registers: streams * TILE_VECTORS * columns * dot_accumulators(bits) of them, 8 for AVX2.
+ *
+ * Included after a tier's simd.h, which says how many streams; GEMV_INSTANCE(bits) makes the kernel.
+ */
+#include "cpu/lowbit/linear.h"
+
+enum {
+    GEMV_MAX_STREAMS = 4,
+    GEMV_MAX_COLUMNS = 4,
+    GEMV_MAX_SUMS = 8,         /* streams * TILE_VECTORS * columns */
+    GEMV_PREFETCH_BYTES = 2048 /* ahead in each stream */
+};
+
+typedef struct gemv_operands {
+    const uint8_t *codes[GEMV_MAX_STREAMS]; /* a tile-row each */
+    const int8_t *q;                        /* of the first column */
+    size_t q_stride;
+    int mul;
+    vint sums[GEMV_MAX_SUMS]; /* result: [stream][vector][column], mul * sum(u*q) */
+} gemv_operands;
+
+/* The sums over lines [line, end) of the tile-rows. A line is 64 bytes: a dword of each row, 32 / bits k. */
+typedef void gemv_sums_fn(gemv_operands *o, uint32_t line, uint32_t end);
+
+SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int columns) {
+    const int n_vectors = gemv_streams(bits, columns) * TILE_VECTORS, n_sums = n_vectors * columns;
+    const int per_sum = dot_accumulators(bits), planes = dot_planes(bits);
+    const uint32_t span = dot_span_blocks(bits) * (uint32_t)bits;
+    for (bool first = true; line < end; first = false) {
+        uint32_t span_end = end - line > span ? line + span : end;
+        vint acc[GEMV_MAX_SUMS * 8];
+        UNROLL for (int i = 0; i < n_sums * per_sum; i++) acc[i] = v_zero();
+        for (; line < span_end; line++) {
+            const int8_t *q = o->q + (size_t)line * (32u / (unsigned)bits);
+            UNROLL for (int v = 0; v < n_vectors; v++) {
+                const uint8_t *codes = o->codes[v / TILE_VECTORS] + (size_t)line * LINE_BYTES;
+                if (v % TILE_VECTORS == 0) _mm_prefetch((const char *)codes + GEMV_PREFETCH_BYTES, _MM_HINT_T0);
+                vint packed = v_load(codes + v % TILE_VECTORS * SIMD_LANES * 4);
+                UNROLL for (int p = 0; p < planes; p++) {
+                    vint plane = dot_plane(packed, bits, p);
+                    UNROLL for (int c = 0; c < columns; c++) {
+                        int i = (v * columns + c) * per_sum + dot_plane_accumulator(bits, p);
+                        const int8_t *four = q + (size_t)c * o->q_stride + 4 * dot_plane_activation(bits, p);
+                        acc[i] = dot_step(acc[i], plane, v_broadcast4(four));
+                    }
+                }
+            }
+        }
+        UNROLL for (int i = 0; i < n_sums; i++) {
+            vint sum = dot_sum(&acc[i * per_sum], bits, o->mul);
+            o->sums[i] = first ? sum : v_add(o->sums[i], sum);
+        }
+    }
+}
+
+/* One pass over K: tile-rows tile, tile + step ... (those below tile_end), activation rows n0 .. n0 + columns - 1. */
+typedef struct gemv_pass {
+    uint32_t tile[GEMV_MAX_STREAMS];
+    uint32_t n0;
+    int streams, columns;
+    gemv_sums_fn *sums;
+} gemv_pass;
+
+/* Folds the sums of group g into acc. Offsets are bytes into each stream's scales. */
+SIMD_INLINE void gemv_fold(const crumb_linear_args *a, const shape *s, const gemv_pass *pass, const vint *sums,
+                           uint32_t g, const uint8_t *const *scales, const uint8_t *const *mins, size_t scale_offset,
+                           vflt *acc) {
+    const bool row = a->x.row_scale, has_min = a->w->mins;
+    for (int c = 0; c < pass->columns; c++) {
+        size_t i = (size_t)(pass->n0 + (uint32_t)c) * s->n_groups + g;
+        float sx = row ? 1.0f : a->x.sx[i];
+        vint zero = v_broadcast(a->w->sub * a->x.qsum[i]);
+        vflt sx_all = v_broadcast_f32(sx), sx_qsum = v_broadcast_f32(sx * (float)a->x.qsum[i]);
+        for (int v = 0; v < pass->streams * TILE_VECTORS; v++) {
+            int at = v * pass->columns + c, t = v / TILE_VECTORS, part = v % TILE_VECTORS;
+            vflt scale = load_scale(scales[t] + scale_offset, s->scale_bytes, part);
+            vflt value = v_mul_f32(sx_all, v_to_f32(v_sub(sums[at], zero))); /* times 1 changes nothing */
+            acc[at] = v_fma_f32(scale, value, acc[at]);
+            if (has_min)
+                acc[at] = v_fma_f32(load_scale(mins[t] + scale_offset, s->scale_bytes, part), sx_qsum, acc[at]);
+        }
+    }
+}
+
+static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv_pass *pass, int bits) {
+    gemv_operands o = {.q = a->x.q + (size_t)pass->n0 * a->x.k_padded, .q_stride = a->x.k_padded, .mul = a->w->mul};
+    const uint8_t *scales[GEMV_MAX_STREAMS], *mins[GEMV_MAX_STREAMS];
+    for (int t = 0; t < pass->streams; t++) {
+        uint32_t tile = pass->tile[t] < a->tile1 ? pass->tile[t] : a->tile1 - 1; /* results will be dropped */
+        o.codes[t] = codes_of_tile(a, s, tile);
+        scales[t] = scales_of_tile(a->w->scales, s, tile);
+        mins[t] = a->w->mins ? scales_of_tile(a->w->mins, s, tile) : NULL;
+    }
+    vflt acc[GEMV_MAX_SUMS];
+    for (int i = 0; i < GEMV_MAX_SUMS; i++) acc[i] = v_zero_f32();
+    const uint32_t group_lines = s->group_blocks * (uint32_t)bits;
+    size_t scale_offset = 0;
+    uint32_t served = 0; /* sum groups that the current scale has served */
+    for (uint32_t g = 0; g < s->n_groups; g++) {
+        pass->sums(&o, g * group_lines, (g + 1) * group_lines);
+        gemv_fold(a, s, pass, o.sums, g, scales, mins, scale_offset, acc);
+        if (++served == s->scale_groups) {
+            served = 0;
+            scale_offset += CRUMB_TILE_ROWS * s->scale_bytes;
+        }
+    }
+    for (int v = 0; v < pass->streams * TILE_VECTORS; v++) {
+        if (pass->tile[v / TILE_VECTORS] >= a->tile1) continue;
+        uint32_t m = pass->tile[v / TILE_VECTORS] * CRUMB_TILE_ROWS + (uint32_t)(v % TILE_VECTORS) * SIMD_LANES;
+        for (int c = 0; c < pass->columns && m < a->w->m; c++)
+            finish_rows(a, pass->n0 + (uint32_t)c, m, acc[v * pass->columns + c]);
+    }
+}
+
+static void gemv(const crumb_linear_args *a, int bits, gemv_sums_fn *const *sums) {
+    const shape s = shape_of(a, bits);
+    gemv_pass pass;
+    for (uint32_t n = 0; n < a->n; n += (uint32_t)pass.columns) {
+        uint32_t left = a->n - n;
+        pass.n0 = n;
+        pass.columns = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        pass.streams = gemv_streams(bits, pass.columns);
+        pass.sums = sums[pass.columns / 2];
+        uint32_t step = (a->tile1 - a->tile0 + (uint32_t)pass.streams - 1) / (uint32_t)pass.streams;
+        for (uint32_t i = 0; i < step; i++) {
+            for (int t = 0; t < pass.streams; t++) pass.tile[t] = a->tile0 + (uint32_t)t * step + i;
+            gemv_run_pass(a, &s, &pass, bits);
+        }
+    }
+}
+
+#define GEMV_SUMS(bits, columns)                                                                                       \
+    static void gemv_sums_u##bits##_c##columns(gemv_operands *o, uint32_t line, uint32_t end) {                        \
+        gemv_sums(o, line, end, bits, columns);                                                                        \
+    }
+#define GEMV_INSTANCE(bits)                                                                                            \
+    GEMV_SUMS(bits, 1)                                                                                                 \
+    GEMV_SUMS(bits, 2)                                                                                                 \
+    GEMV_SUMS(bits, 4)                                                                                                 \
+    void SIMD_NAME(crumb_gemv_u##bits##_i8)(const crumb_linear_args *a) {                                              \
+        static gemv_sums_fn *const sums[] = {gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c2, gemv_sums_u##bits##_c4};  \
+        gemv(a, bits, sums);                                                                                           \
+    }

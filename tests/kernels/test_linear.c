@@ -1,0 +1,217 @@
+/* Every low-bit kernel of the registry that this machine can run, and every tier that it cannot run in an exact
+ * emulation, against the scalar reference: bit for bit, for each n, with tails, all groups and all zero points. */
+#include "tests/kernels/emulated.h"
+#include "tests/kernels/linear_case.h"
+
+#include "host/base/checked.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint64_t seed = 20261121;
+static size_t n_compared;
+
+static const uint32_t batch_sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33};
+enum { MAX_BATCH = 33, N_BATCH_SIZES = sizeof batch_sizes / sizeof batch_sizes[0] };
+
+/* What each width of codes means in a file type of host/lowbit/types.h, and something that none means. */
+static const struct {
+    unsigned bits;
+    int mul, sub;
+} meanings[] = {{1, 2, 1}, {2, 1, 1}, {4, 1, 8}, {4, 1, 0}, {8, 1, 128}, {1, 1, 0}, {2, 2, 3}};
+enum { N_MEANINGS = sizeof meanings / sizeof meanings[0] };
+
+static const uint32_t shapes_m[] = {1, 15, 16, 17, 33, 48, 80, 112};
+static const uint32_t groups[] = {32, 64, 128, 256, 0};
+
+static uint32_t pick(const uint32_t *values, size_t n) {
+    return values[case_random(&seed) % n];
+}
+
+/* K for a weight group: mostly small, sometimes long enough for every kernel's blocking. */
+static uint32_t pick_k(uint32_t group) {
+    static const uint32_t free_k[] = {32, 64, 96, 160, 288, 576, 33, 100, 1000, 2080};
+    if (!group) return pick(free_k, sizeof free_k / sizeof free_k[0]);
+    uint32_t longest = case_random(&seed) % 8 ? 640 : 2304;
+    return group * (1 + (uint32_t)(case_random(&seed) % (longest / group)));
+}
+
+static void check_equal(const crumb_cpu_kernel *kernel, const case_params *p, const float *y, const float *expected,
+                        uint32_t n, uint32_t m0, uint32_t m1) {
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t m = 0; m < p->m; m++) {
+            float want = m >= m0 && m < m1 ? expected[(size_t)i * p->m + m] : 12345.0f;
+            float got = y[(size_t)i * p->m + m];
+            if (memcmp(&want, &got, sizeof want) == 0) continue;
+            fail_msg(
+                "%s: y[%u][%u] is %a, not %a; bits %u mul %d sub %d m %u k %u n %u group %u act %d/%u min %d f32 %d "
+                "fill %d",
+                kernel->name, i, m, (double)got, (double)want, p->bits, p->mul, p->sub, p->m, p->k, n, p->group,
+                (int)p->act, p->act_group, p->has_min, p->scales_f32, (int)p->fill);
+        }
+}
+
+/* One kernel on n rows and tile-rows [tile0, tile1) of a case. */
+static void run_and_check(const crumb_cpu_kernel *kernel, const case_params *p, crumb_linear_args args,
+                          const float *expected, uint32_t n) {
+    float *y = malloc((size_t)n * p->m * sizeof(float));
+    assert_non_null(y);
+    for (size_t i = 0; i < (size_t)n * p->m; i++) y[i] = 12345.0f;
+    args.n = n;
+    args.y = y;
+    kernel->run(&args);
+    check_equal(kernel, p, y, expected, n, args.tile0 * CRUMB_TILE_ROWS, args.tile1 * CRUMB_TILE_ROWS);
+    free(y);
+    n_compared++;
+}
+
+static bool takes(const crumb_cpu_kernel *kernel, const case_params *p) {
+    return kernel->isa != CRUMB_ISA_SCALAR && kernel->bits == p->bits && (kernel->acts >> p->act & 1);
+}
+
+/* All kernels that take the case, for every batch size, whole and in a split of the tile-rows. */
+static void compare_case(const case_params *p) {
+    linear_case c;
+    case_create(p, &seed, &c);
+    float *expected = malloc((size_t)p->n * p->m * sizeof(float));
+    assert_non_null(expected);
+    crumb_linear_args args = case_args(&c, expected, p->m);
+    if (case_random(&seed) % 2) args.bias = c.bias;
+    if (case_random(&seed) % 2) args.out_scale = 0.37f;
+    args.add = case_random(&seed) % 2 ? c.add : NULL;
+    args.add_stride = p->m;
+    crumb_linear_i8__ref(&args);
+
+    size_t n_real, n_emulated, n_kernels;
+    const crumb_cpu_kernel *real = crumb_cpu_kernels(&n_real), *emulated = crumb_emulated_kernels(&n_emulated);
+    n_kernels = n_real + n_emulated;
+    for (size_t i = 0; i < n_kernels; i++) {
+        const crumb_cpu_kernel *kernel = i < n_real ? &real[i] : &emulated[i - n_real];
+        if (!takes(kernel, p) || (i < n_real && !crumb_isa_available(kernel->isa))) continue;
+        for (int j = 0; j < N_BATCH_SIZES && batch_sizes[j] <= p->n; j++)
+            run_and_check(kernel, p, args, expected, batch_sizes[j]);
+        crumb_linear_args part = args;
+        part.tile0 = (uint32_t)(case_random(&seed) % args.tile1);
+        part.tile1 = part.tile0 + 1 + (uint32_t)(case_random(&seed) % (args.tile1 - part.tile0));
+        run_and_check(kernel, p, part, expected, 1 + (uint32_t)(case_random(&seed) % p->n));
+    }
+    free(expected);
+    case_destroy(&c);
+}
+
+static void kernels_equal_reference_on_random_layers(void **state) {
+    (void)state;
+    for (int meaning = 0; meaning < N_MEANINGS; meaning++)
+        for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
+            for (int variant = 0; variant < 16; variant++) {
+                case_params p = {.bits = meanings[meaning].bits,
+                                 .mul = meanings[meaning].mul,
+                                 .sub = meanings[meaning].sub,
+                                 .group = groups[g],
+                                 .n = MAX_BATCH,
+                                 .m = pick(shapes_m, sizeof shapes_m / sizeof shapes_m[0]),
+                                 .act = variant & 1 ? CRUMB_ACT_ROW : CRUMB_ACT_GROUP,
+                                 .has_min = variant & 2,
+                                 .scales_f32 = variant & 4,
+                                 .fill = variant & 8 ? FILL_SUMS : FILL_RANDOM};
+                p.k = pick_k(p.group);
+                uint32_t whole = p.group ? p.group : (uint32_t)crumb_round_up(p.k, CRUMB_TILE_K);
+                p.act_group = 32u << case_random(&seed) % 3;
+                while (whole % p.act_group) p.act_group /= 2;
+                if ((uint64_t)p.k * p.m > 60000) p.m = 17;
+                compare_case(&p);
+            }
+}
+
+/* All codes the largest and all activations the largest or smallest: the bound that each row of kernels.def states is
+ * reached, and the int32 sum of a whole group shows in y. */
+static void kernels_hold_at_their_bounds(void **state) {
+    (void)state;
+    static const uint32_t lengths[] = {512, 2048, CRUMB_LINEAR_MAX_K};
+    for (int meaning = 0; meaning < N_MEANINGS; meaning++)
+        for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
+            for (case_fill fill = FILL_POSITIVE; fill <= FILL_NEGATIVE; fill++)
+                for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+                    if (lengths[i] == CRUMB_LINEAR_MAX_K && groups[g]) continue;
+                    case_params p = {.bits = meanings[meaning].bits,
+                                     .mul = meanings[meaning].mul,
+                                     .sub = meanings[meaning].sub,
+                                     .group = groups[g],
+                                     .m = lengths[i] > 4096 ? 1 : 17,
+                                     .k = lengths[i],
+                                     .n = lengths[i] > 4096 ? 2 : 8,
+                                     .act = CRUMB_ACT_ROW,
+                                     .fill = fill};
+                    compare_case(&p);
+                    p.act = CRUMB_ACT_GROUP;
+                    p.act_group = p.group && p.group < 128 ? p.group : 128;
+                    compare_case(&p);
+                }
+}
+
+/* The reference itself, on a layer small enough to do by hand: w = scale * (u - 1), two groups, three rows. */
+static void reference_is_right_on_a_layer_by_hand(void **state) {
+    (void)state;
+    static uint32_t codes[2 * 2 * 16]; /* [block][dword][row] */
+    static uint16_t scales[2 * 16];    /* [group][row] */
+    int8_t q[64] = {0};
+    /* Row 2: u = 2 at k = 0 (L 0, dword 0), k = 17 (L 3, dword 0) and k = 32 + 31 (L 31, dword 1), else 1. */
+    for (int i = 0; i < 64; i++) codes[i] = 0x55555555;
+    codes[0 * 16 + 2] += 1u << 0 | 1u << (2 * 3);
+    codes[(2 + 1) * 16 + 2] += 1u << (2 * 15);
+    scales[0 * 16 + 2] = 0x3c00; /* 1.0 */
+    scales[1 * 16 + 2] = 0x3800; /* 0.5 */
+    q[crumb_tile_plane_position(2, 0)] = 7;
+    q[crumb_tile_plane_position(2, 17)] = -3;
+    q[crumb_tile_plane_position(2, 5)] = 100;
+    q[32 + crumb_tile_plane_position(2, 31)] = 20;
+    int32_t qsum[2] = {104, 20};
+    float sx = 2.0f, y[3] = {-1, -1, -1};
+    crumb_matrix w = {.bits = 2, .mul = 1, .sub = 1, .m = 3, .k = 64, .group = 32, .codes = codes, .scales = scales};
+    crumb_linear_args args = {.w = &w,
+                              .x = {.q = q, .sx = &sx, .qsum = qsum, .k_padded = 64, .group = 32, .row_scale = true},
+                              .n = 1,
+                              .tile1 = 1,
+                              .y = y,
+                              .y_stride = 3,
+                              .out_scale = 1.0f};
+    crumb_linear_i8__ref(&args);
+    assert_true(y[0] == 0.0f && y[1] == 0.0f);
+    assert_true(y[2] == 2.0f * (1.0f * (7 - 3) + 0.5f * 20));
+}
+
+/* Every row is either run above or belongs to a tier that this machine lacks, and then an emulated row stands for it.
+ */
+static void every_variant_is_covered(void **state) {
+    (void)state;
+    size_t n_real, n_emulated, run = 0, lacking = 0;
+    const crumb_cpu_kernel *real = crumb_cpu_kernels(&n_real), *emulated = crumb_emulated_kernels(&n_emulated);
+    for (size_t i = 0; i < n_real; i++) {
+        if (!real[i].bits || real[i].isa == CRUMB_ISA_SCALAR) continue;
+        bool has_emulation = real[i].isa == CRUMB_ISA_AVX2;
+        for (size_t j = 0; j < n_emulated; j++) has_emulation |= strcmp(real[i].name, emulated[j].name) == 0;
+        if (!has_emulation) fail_msg("%s has no emulated twin", real[i].name);
+        crumb_isa_available(real[i].isa) ? run++ : lacking++;
+    }
+    print_message("variants run: %zu, emulated: %zu, of tiers this machine lacks: %zu, comparisons: %zu\n", run,
+                  n_emulated, lacking, n_compared);
+    assert_true(run > 0 && n_compared > 0);
+}
+
+int main(void) {
+    const char *given = getenv("CRUMB_TEST_SEED");
+    if (given) seed = strtoull(given, NULL, 10);
+    printf("CRUMB_TEST_SEED=%llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reference_is_right_on_a_layer_by_hand),
+        cmocka_unit_test(kernels_equal_reference_on_random_layers),
+        cmocka_unit_test(kernels_hold_at_their_bounds),
+        cmocka_unit_test(every_variant_is_covered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
