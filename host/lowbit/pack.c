@@ -1,8 +1,9 @@
 /* Packing: a tensor on disk -> the tile layout (tile.h), at memory speed.
  *
  * A type needs one function, which turns the codes of one block into the dwords of one lane; blocks run over all 16
- * lanes before the next block column, so that the stores fill whole cache lines. Within 64-bit words fields move by
- * shifts and masks: the order L <-> k = 16*(L%2) + L/2 interleaves the two halves of a 32-block.
+ * lanes before the next block column, so that the stores fill whole cache lines. Fields move by shifts, masks and byte
+ * shuffles in 8 or 16 bytes at once (GNU C vectors, which any target has): the order L <-> k = 16*(L%2) + L/2
+ * interleaves the two halves of a 32-block.
  */
 #include "host/base/checked.h"
 #include "host/lowbit/tile.h"
@@ -12,15 +13,32 @@
 
 enum { LANES = CRUMB_TILE_ROWS };
 
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+typedef uint16_t words8 __attribute__((vector_size(16)));
+typedef uint32_t dwords4 __attribute__((vector_size(16)));
+
 static inline uint64_t load64(const uint8_t *p) {
     uint64_t x;
     memcpy(&x, p, 8);
     return x;
 }
-static inline uint32_t load32(const uint8_t *p) {
-    uint32_t x;
-    memcpy(&x, p, 4);
+static inline bytes16 load16(const uint8_t *p) {
+    bytes16 x;
+    memcpy(&x, p, 16);
     return x;
+}
+
+/* Four dwords of one lane; they lie LANES apart. */
+static inline void store_lane(uint32_t *lane, bytes16 x) {
+    dwords4 d = (dwords4)x;
+    for (int i = 0; i < 4; i++) lane[LANES * i] = d[i];
+}
+
+/* Joins the 32 low nibbles of a, b (their high nibbles are zero) to 16 bytes, a's first. */
+static inline bytes16 join_nibbles(bytes16 a, bytes16 b) {
+    words8 x = (words8)a, y = (words8)b;
+    return __builtin_shufflevector((bytes16)(x | x >> 4), (bytes16)(y | y >> 4), 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20,
+                                   22, 24, 26, 28, 30);
 }
 
 /* Swaps the bits of x that `mask` selects with those `shift` above them. */
@@ -29,78 +47,66 @@ static inline uint64_t swap_fields(uint64_t x, uint64_t mask, unsigned shift) {
     return x ^ t ^ t << shift;
 }
 
-/* Bytes b0..b7 -> low nibbles of all eight in the low half (b0's lowest), high nibbles in the high half. */
-static inline uint64_t split_nibbles(uint64_t x) {
-    x = swap_fields(x, UINT64_C(0x00f000f000f000f0), 4);
-    x = swap_fields(x, UINT64_C(0x0000ff000000ff00), 8);
-    return swap_fields(x, UINT64_C(0x00000000ffff0000), 16);
-}
-
 /* ---- one block of one lane; lane[16*d] is dword d ---- */
 
 static void pack_q4(const uint8_t *in, uint32_t *lane) {
-    for (int d = 0; d < 4; d++)
-        lane[LANES * d] = load32(in + 4 * d); /* low nibble k, high k + 16: as the tile has it */
+    store_lane(lane, load16(in)); /* low nibble k, high k + 16: as the tile has it */
 }
 
 static void pack_q8(const uint8_t *in, uint32_t *lane) {
-    for (int i = 0; i < 4; i++) { /* bytes a0 b0 a1 b1 ... of the halves a, b of the block */
-        uint64_t x = (uint64_t)load32(in + 16 + 4 * i) << 32 | load32(in + 4 * i);
-        x = swap_fields(x, UINT64_C(0x00000000ffff0000), 16);
-        x = swap_fields(x, UINT64_C(0x0000ff000000ff00), 8) ^ UINT64_C(0x8080808080808080);
-        lane[LANES * (2 * i)] = (uint32_t)x;
-        lane[LANES * (2 * i + 1)] = (uint32_t)(x >> 32);
-    }
+    bytes16 a = load16(in) ^ 0x80, b = load16(in + 16) ^ 0x80; /* int8 to code: + 128 */
+    store_lane(lane, __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
+    store_lane(lane + (ptrdiff_t)LANES * 4,
+               __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
 }
 
-/* 32 bytes hold four 32-blocks of 2-bit codes, one in each bit pair; low_first: the lowest pair is the first block. */
-static inline void pack_bit_pairs(const uint8_t *in, uint32_t *lane, bool low_first) {
-    const uint64_t pairs_02 = UINT64_C(0x3333333333333333);
-    for (int d = 0; d < 2; d++) {
-        uint64_t a = load64(in + 8 * d), b = load64(in + 16 + 8 * d);
-        uint64_t even = split_nibbles((a & pairs_02) | (b & pairs_02) << 2);
-        uint64_t odd = split_nibbles((a >> 2 & pairs_02) | (b & ~pairs_02));
-        uint32_t block[4] = {(uint32_t)even, (uint32_t)odd, (uint32_t)(even >> 32), (uint32_t)(odd >> 32)};
-        for (int l = 0; l < 4; l++) lane[LANES * (2 * l + d)] = block[low_first ? l : 3 - l];
+/* Two 32-blocks of 2-bit codes in one byte each: 16 nibbles, each a code of the first half below one of the second. */
+static inline bytes16 join_2bit(const bytes16 block0[2], const bytes16 block1[2]) {
+    return join_nibbles(block0[0] | block0[1] << 2, block1[0] | block1[1] << 2);
+}
+
+/* 32 bytes hold four 32-blocks of 2-bit codes, one in each bit pair: block l in bits first + step * l. */
+static inline void pack_bit_pairs(const uint8_t *in, uint32_t *lane, int first, int step) {
+    bytes16 a = load16(in), b = load16(in + 16), blocks[4][2];
+    for (int l = 0; l < 4; l++) {
+        blocks[l][0] = a >> (first + step * l) & 3;
+        blocks[l][1] = b >> (first + step * l) & 3;
     }
+    store_lane(lane, join_2bit(blocks[0], blocks[1]));
+    store_lane(lane + (ptrdiff_t)LANES * 4, join_2bit(blocks[2], blocks[3]));
 }
 
 static void pack_tq2_0(const uint8_t *in, uint32_t *lane) {
-    pack_bit_pairs(in, lane, true);
-    pack_bit_pairs(in + 32, lane + LANES * 2 * 4, true);
+    pack_bit_pairs(in, lane, 0, 2);
+    pack_bit_pairs(in + 32, lane + (ptrdiff_t)LANES * 2 * 4, 0, 2);
 }
 
 static void pack_i2_s(const uint8_t *in, uint32_t *lane) {
-    pack_bit_pairs(in, lane, false);
+    pack_bit_pairs(in, lane, 6, -2);
 }
 
-/* Byte i of `in` holds five base-3 digits as a fraction; the digits t of 4 bytes at a time go to out[t][i]. */
-static inline void split_trits(const uint8_t *in, int n_bytes, uint8_t *out, int n_trits) {
-    for (int i = 0; i < n_bytes; i += 4) {
-        uint64_t x = load32(in + i); /* spread to 16-bit fields, which hold up to 3 * 255 */
-        x = (x | x << 16) & UINT64_C(0x0000ffff0000ffff);
-        x = (x | x << 8) & UINT64_C(0x00ff00ff00ff00ff);
-        for (int t = 0; t < n_trits; t++) {
-            uint64_t digits;
-            x *= 3;
-            digits = x >> 8 & UINT64_C(0x0003000300030003);
-            x &= UINT64_C(0x00ff00ff00ff00ff);
-            digits = (digits | digits >> 8) & UINT64_C(0x0000ffff0000ffff);
-            uint32_t four = (uint32_t)(digits | digits >> 16);
-            memcpy(out + t * n_bytes + i, &four, 4);
-        }
-    }
+/* The next base-3 digit of 16 fractions: floor(3 * x / 256), leaving 3 * x mod 256. */
+static inline bytes16 next_trit(bytes16 *x) {
+    bytes16 digit = -((bytes16)(*x > 85) + (bytes16)(*x > 170));
+    *x *= 3;
+    return digit;
 }
 
 static void pack_tq1_0(const uint8_t *in, uint32_t *lane) {
-    uint8_t codes[256];
-    split_trits(in, 32, codes, 5);
-    split_trits(in + 32, 16, codes + 160, 5);
-    split_trits(in + 48, 4, codes + 240, 4);
-    for (int d = 0; d < 16; d++) { /* 2-bit codes: dword d takes eight from each half of block d / 2 */
-        const uint8_t *block = codes + d / 2 * 32 + d % 2 * 8;
-        lane[LANES * d] = (uint32_t)split_nibbles(load64(block) | load64(block + 16) << 2);
+    bytes16 a = load16(in), b = load16(in + 16), c = load16(in + 32), blocks[8][2];
+    for (int t = 0; t < 5; t++) { /* bytes 0..31: digit t is block t */
+        blocks[t][0] = next_trit(&a);
+        blocks[t][1] = next_trit(&b);
     }
+    for (int t = 0; t < 5; t++) blocks[5 + t / 2][t % 2] = next_trit(&c); /* bytes 32..47: digit t is half a block */
+    uint32_t last;
+    memcpy(&last, in + 48, 4);
+    bytes16 d = (bytes16)(dwords4){last}, digits[4];
+    for (int t = 0; t < 4; t++) digits[t] = next_trit(&d); /* bytes 48..51: digit t is 4 codes */
+    dwords4 half = {((dwords4)digits[0])[0], ((dwords4)digits[1])[0], ((dwords4)digits[2])[0], ((dwords4)digits[3])[0]};
+    blocks[7][1] = (bytes16)half;
+    for (int i = 0; i < 4; i++)
+        store_lane(lane + (ptrdiff_t)LANES * 4 * i, join_2bit(blocks[2 * i], blocks[2 * i + 1]));
 }
 
 /* Codes in order, lowest first: interleave the halves of each 32-block. */
@@ -111,8 +117,8 @@ static void pack_q1_0(const uint8_t *in, uint32_t *lane) {
         x = swap_fields(x, UINT64_C(0x00f000f000f000f0), 4);
         x = swap_fields(x, UINT64_C(0x0c0c0c0c0c0c0c0c), 2);
         x = swap_fields(x, UINT64_C(0x2222222222222222), 1);
-        lane[LANES * (2 * i)] = (uint32_t)x;
-        lane[LANES * (2 * i + 1)] = (uint32_t)(x >> 32);
+        lane[(ptrdiff_t)LANES * 2 * i] = (uint32_t)x;
+        lane[(ptrdiff_t)LANES * (2 * i + 1)] = (uint32_t)(x >> 32);
     }
 }
 
@@ -123,8 +129,8 @@ static inline void pack_q2_0(const uint8_t *in, uint32_t *lane, int n_blocks) {
         x = swap_fields(x, UINT64_C(0x0000ff000000ff00), 8);
         x = swap_fields(x, UINT64_C(0x00f000f000f000f0), 4);
         x = swap_fields(x, UINT64_C(0x0c0c0c0c0c0c0c0c), 2);
-        lane[LANES * (2 * i)] = (uint32_t)x;
-        lane[LANES * (2 * i + 1)] = (uint32_t)(x >> 32);
+        lane[(ptrdiff_t)LANES * 2 * i] = (uint32_t)x;
+        lane[(ptrdiff_t)LANES * (2 * i + 1)] = (uint32_t)(x >> 32);
     }
 }
 static void pack_q2_0_g64(const uint8_t *in, uint32_t *lane) {
