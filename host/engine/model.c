@@ -1,5 +1,6 @@
 #include "host/engine/engine.h"
 
+#include "host/base/checked.h"
 #include "host/base/memory.h"
 #include "host/base/thread.h"
 #include "host/model/weights.h"
@@ -60,11 +61,12 @@ void crumb_model_close(crumb_model *m) {
     free(m);
 }
 
-static uint64_t matrix_bytes(const crumb_matrix *matrix) {
-    crumb_matrix copy;
-    crumb_matrix_layout layout = {0};
-    crumb_matrix_plan(matrix->type, matrix->m, matrix->k, &copy, &layout, NULL);
-    return layout.total_bytes;
+/* Bytes that reading the whole matrix takes. */
+static uint64_t matrix_bytes(const crumb_matrix *w) {
+    if (w->bits == 0) return (uint64_t)w->m * w->k * crumb_type_get_info(w->type)->block_bytes;
+    uint64_t rows = crumb_round_up(w->m, CRUMB_TILE_ROWS), columns = crumb_round_up(w->k, CRUMB_TILE_K);
+    uint64_t scales = rows * (columns / w->group) * (w->scales_f32 ? 4 : 2);
+    return rows * columns * w->bits / 8 + (w->mins ? 2 : 1) * scales;
 }
 
 static uint64_t layers_bytes(const crumb_network *net) {
