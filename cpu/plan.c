@@ -105,27 +105,34 @@ static crumb_status find_input(recorder *r, crumb_step *s, const crumb_op *op, c
     return CRUMB_OK;
 }
 
-static bool logged_before(const recorder *r, const crumb_matrix *w) {
-    for (size_t i = 0; i + 1 < r->p->n_steps; i++) {
-        const crumb_step *s = &r->p->steps[i];
+/* Whether an earlier part of the plan has the same type and shape as part `index` of the last step. */
+static bool logged_before(const crumb_plan *p, uint32_t index) {
+    const crumb_step *last = &p->steps[p->n_steps - 1];
+    const crumb_matrix *w = last->linear.parts[index].part.w;
+    for (const crumb_step *s = p->steps; s <= last; s++) {
         if (s->run != crumb_step_linear) continue;
-        for (uint32_t j = 0; j < s->linear.n_parts; j++) {
-            const crumb_matrix *other = s->linear.parts[j].part.w;
+        for (uint32_t i = 0; i < (s == last ? index : s->linear.n_parts); i++) {
+            const crumb_matrix *other = s->linear.parts[i].part.w;
             if (other->type == w->type && other->m == w->m && other->k == w->k) return true;
         }
     }
     return false;
 }
 
-static void log_choice(const recorder *r, const crumb_linear_range *range) {
-    const crumb_device *d = r->p->device;
-    const crumb_matrix *w = range->part.w;
-    if (!d->log || logged_before(r, w)) return;
-    char line[256];
-    snprintf(line, sizeof line, "cpu: %s %u x %u: %s for 1 row, %s for %u", crumb_type_get_info(w->type)->name, w->m,
-             w->k, range->kernel[1]->name, range->kernel[r->p->max_rows <= CRUMB_SMALL_N ? r->p->max_rows : 0]->name,
-             r->p->max_rows);
-    d->log(d->log_user, CRUMB_LOG_DEBUG, line);
+/* One line for every distinct type and shape. */
+static void log_choices(const crumb_plan *p) {
+    const crumb_device *d = p->device;
+    const crumb_step *s = &p->steps[p->n_steps - 1];
+    for (uint32_t i = 0; d->log && i < s->linear.n_parts; i++) {
+        if (logged_before(p, i)) continue;
+        const crumb_linear_range *range = &s->linear.parts[i];
+        const crumb_matrix *w = range->part.w;
+        char line[256];
+        snprintf(line, sizeof line, "cpu: %s %u x %u: %s for 1 row, %s for %u", crumb_type_get_info(w->type)->name,
+                 w->m, w->k, range->kernel[1]->name,
+                 range->kernel[p->max_rows <= CRUMB_SMALL_N ? p->max_rows : 0]->name, p->max_rows);
+        d->log(d->log_user, CRUMB_LOG_DEBUG, line);
+    }
 }
 
 static crumb_status choose_kernels(recorder *r, const crumb_op *op, crumb_linear_range *range, crumb_error *err) {
@@ -141,7 +148,6 @@ static crumb_status choose_kernels(recorder *r, const crumb_op *op, crumb_linear
     }
     size_t n_bytes = crumb_cpu_kernel_scratch(w);
     if (n_bytes > r->p->kernel_scratch_bytes) r->p->kernel_scratch_bytes = n_bytes;
-    log_choice(r, range);
     return CRUMB_OK;
 }
 
@@ -209,6 +215,7 @@ static crumb_status add_linear(recorder *r, const crumb_op *op, const crumb_op *
         prepare->only_shared = true;
     }
     add_step(r, op, crumb_step_linear)->linear = step.linear;
+    log_choices(r->p);
     return CRUMB_OK;
 }
 

@@ -1,6 +1,5 @@
 /* The registry: which kernel runs for a matrix and a batch. The only place where that is decided. */
 #include "cpu/kernels.h"
-#include "cpu/lowbit/gemm_shape.h"
 
 #include "host/base/checked.h"
 
@@ -36,8 +35,5 @@ crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa) {
 }
 
 size_t crumb_cpu_kernel_scratch(const crumb_matrix *w) {
-    uint32_t k_padded = (uint32_t)crumb_round_up(w->k, CRUMB_TILE_K);
-    size_t row = k_padded * sizeof(float); /* one decoded row, for float activations */
-    size_t gemm = w->bits ? crumb_gemm_scratch_bytes(k_padded) : 0;
-    return row > gemm ? row : gemm;
+    return crumb_round_up(w->k, CRUMB_TILE_K) * sizeof(float); /* one decoded row, for float activations */
 }

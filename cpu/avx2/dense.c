@@ -1,14 +1,14 @@
 /* Linear layers with dense f16, bf16 and f32 weights: the sums of cpu/ref/dense.c, a register block of four rows of
- * weights and up to three rows of activations at a time. */
+ * weights and up to three rows of activations at a time, or of eight and one. */
 #include "cpu/kernels.h"
 
 #include <immintrin.h>
 
-#define INLINE static inline __attribute__((always_inline))
+/* Before loops over a register block: unrolled early, so that its sums live in registers and not in memory. */
+#define UNROLLED _Pragma("GCC unroll 8")
+#define INLINE   static inline __attribute__((always_inline))
 
-enum { ROWS = 4, COLUMNS = 3 };
-/* How far ahead weights are asked for: with one row of activations they stream at the memory's speed. */
-enum { PREFETCH_BYTES = 4096 };
+enum { ROWS = 4, COLUMNS = 3, ROWS_ALONE = 8 };
 /* Activations that meet a tile of weights before the next tile does: half of a second-level cache of 256 KiB. */
 enum { COLUMN_BLOCK_BYTES = 128 * 1024 };
 
@@ -49,35 +49,57 @@ INLINE void finish(const crumb_linear_args *a, uint32_t n, uint64_t m, float y) 
     a->y[n * a->y_stride + m] = y;
 }
 
+/* Adds the columns behind the last whole vector to the lanes of a block, and writes its results. Kept out of the loop
+ * above it, whose sums fill all registers. */
+static void finish_block(const crumb_linear_args *a, crumb_type type, uint32_t rows, uint32_t columns, uint64_t m,
+                         uint32_t n, __m256 lanes[ROWS_ALONE][COLUMNS]) {
+    const uint32_t k_end = a->w->k / 8 * 8, k_tail = a->w->k % 8;
+    const size_t unit = weight_bytes(type), row_bytes = a->w->k * unit;
+    for (uint32_t r = 0; r < rows; r++) {
+        const char *tail = (const char *)a->w->codes + (m + r) * row_bytes + k_end * unit;
+        __m256 ws = k_tail ? load_tail(type, tail, k_tail) : _mm256_setzero_ps();
+        for (uint32_t c = 0; c < columns; c++) {
+            __m256 sum = lanes[r][c];
+            if (k_tail) {
+                const float *x = a->xf + (n + c) * a->xf_stride + k_end;
+                sum = _mm256_fmadd_ps(ws, _mm256_maskload_ps(x, first_lanes(k_tail)), sum);
+            }
+            finish(a, n + c, m + r, sum8(sum));
+        }
+    }
+}
+
+/* With one row of activations weights stream at the memory's speed: while a block of rows is read, the block behind it
+ * is asked for, each line once. */
+INLINE void prefetch_next(const char *p, size_t n_bytes) {
+    UNROLLED for (size_t i = 0; i < n_bytes; i += 64) _mm_prefetch(p + i, _MM_HINT_T1);
+}
+
 /* Weights' rows m .. m + rows - 1 against activations' rows n .. n + columns - 1. */
 INLINE void block(const crumb_linear_args *a, crumb_type type, const uint32_t rows, const uint32_t columns, uint64_t m,
                   uint32_t n) {
-    const uint32_t k_end = a->w->k / 8 * 8, k_tail = a->w->k % 8;
+    const uint32_t k_end = a->w->k / 8 * 8;
     const size_t unit = weight_bytes(type), row_bytes = a->w->k * unit;
     const char *w = (const char *)a->w->codes + m * row_bytes;
     const float *x = a->xf + n * a->xf_stride;
-    __m256 acc[ROWS][COLUMNS];
-    for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t c = 0; c < columns; c++) acc[r][c] = _mm256_setzero_ps();
+    __m256 acc[ROWS_ALONE][COLUMNS], lanes[ROWS_ALONE][COLUMNS];
+    UNROLLED for (uint32_t r = 0; r < rows; r++) {
+        UNROLLED for (uint32_t c = 0; c < columns; c++) acc[r][c] = _mm256_setzero_ps();
+    }
     for (uint32_t k = 0; k < k_end; k += 8) {
+        if (columns == 1) prefetch_next(w + rows * row_bytes + k * rows * unit, 8 * rows * unit);
         __m256 xs[COLUMNS];
-        for (uint32_t c = 0; c < columns; c++) xs[c] = _mm256_loadu_ps(x + c * a->xf_stride + k);
-        for (uint32_t r = 0; r < rows; r++) {
+        UNROLLED for (uint32_t c = 0; c < columns; c++) xs[c] = _mm256_loadu_ps(x + c * a->xf_stride + k);
+        UNROLLED for (uint32_t r = 0; r < rows; r++) {
             const char *at = w + r * row_bytes + k * unit;
-            if (columns == 1) _mm_prefetch(at + PREFETCH_BYTES, _MM_HINT_T0);
             __m256 ws = load8(type, at);
-            for (uint32_t c = 0; c < columns; c++) acc[r][c] = _mm256_fmadd_ps(ws, xs[c], acc[r][c]);
+            UNROLLED for (uint32_t c = 0; c < columns; c++) acc[r][c] = _mm256_fmadd_ps(ws, xs[c], acc[r][c]);
         }
     }
-    for (uint32_t r = 0; k_tail && r < rows; r++) {
-        __m256 ws = load_tail(type, w + r * row_bytes + k_end * unit, k_tail);
-        for (uint32_t c = 0; c < columns; c++) {
-            __m256 xs = _mm256_maskload_ps(x + c * a->xf_stride + k_end, first_lanes(k_tail));
-            acc[r][c] = _mm256_fmadd_ps(ws, xs, acc[r][c]);
-        }
+    UNROLLED for (uint32_t r = 0; r < rows; r++) {
+        UNROLLED for (uint32_t c = 0; c < columns; c++) lanes[r][c] = acc[r][c];
     }
-    for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t c = 0; c < columns; c++) finish(a, n + c, m + r, sum8(acc[r][c]));
+    finish_block(a, type, rows, columns, m, n, lanes);
 }
 
 INLINE void rows_of(const crumb_linear_args *a, crumb_type type, const uint32_t rows, uint64_t m, uint32_t n0,
@@ -96,6 +118,7 @@ INLINE void linear(const crumb_linear_args *a, crumb_type type) {
         for (uint32_t n0 = 0; n0 < a->n; n0 += step) {
             uint32_t n1 = a->n - n0 < step ? a->n : n0 + step;
             uint64_t m = tile, stop = end - tile < CRUMB_TILE_ROWS ? end : tile + CRUMB_TILE_ROWS;
+            for (; n1 - n0 == 1 && m + ROWS_ALONE <= stop; m += ROWS_ALONE) block(a, type, ROWS_ALONE, 1, m, n0);
             for (; m + ROWS <= stop; m += ROWS) rows_of(a, type, ROWS, m, n0, n1);
             for (; m < stop; m++) rows_of(a, type, 1, m, n0, n1);
         }

@@ -5,7 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
+/* Before loops over a register block: unrolled early, so that its sums live in registers and not in memory. */
+#define UNROLLED _Pragma("GCC unroll 8")
+#define INLINE   static inline __attribute__((always_inline))
 
 /* All ones in the first n (0 to 8) lanes. */
 INLINE __m256i lanes_below(uint32_t n) {
@@ -127,63 +129,76 @@ INLINE __m256 load_f16(const uint16_t *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
-/* Both products below go by register blocks of up to 6 rows x 2 vectors, or 3 rows x 4: twelve independent sums hide
- * the latency of the multiply-add. */
-enum { MAX_TILE_ROWS = 6, FEW_ROWS = 3, MAX_VECTORS = 4 };
+/* Both products below go by register blocks of rows x vectors: 8 to 12 independent sums hide the latency of the
+ * multiply-add, and with the operands they fit in 16 registers. What is left at the end is taken 2 and 1 at a time. */
+enum { MAX_TILE_ROWS = 6, MAX_VECTORS = 4 };
 
-static uint32_t next_rows(uint32_t left) {
+INLINE uint32_t tile_rows(uint32_t left) {
     return left < MAX_TILE_ROWS ? left : MAX_TILE_ROWS;
 }
-
-/* Scores of `rows` queries against 8 * vectors keys, which are those of vectors / 2 blocks. */
-INLINE void scores_tile(const uint32_t rows, const uint32_t vectors, const float *q, uint32_t head_dim,
-                        const uint16_t *blocks, float *s) {
-    __m256 acc[MAX_TILE_ROWS][MAX_VECTORS];
-    for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t v = 0; v < vectors; v++) acc[r][v] = _mm256_setzero_ps();
-    for (uint32_t d = 0; d < head_dim; d++) {
-        __m256 k[MAX_VECTORS];
-        for (uint32_t v = 0; v < vectors; v++)
-            k[v] = load_f16(blocks + ((size_t)(v / 2) * head_dim + d) * CRUMB_KEY_BLOCK + v % 2 * 8);
-        for (uint32_t r = 0; r < rows; r++) {
-            __m256 x = _mm256_broadcast_ss(q + (size_t)r * head_dim + d);
-            for (uint32_t v = 0; v < vectors; v++) acc[r][v] = _mm256_fmadd_ps(x, k[v], acc[r][v]);
-        }
-    }
-    for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t v = 0; v < vectors; v++)
-            _mm256_storeu_ps(s + (size_t)r * CRUMB_ATTENTION_CHUNK + 8 * v, acc[r][v]);
+INLINE uint32_t tile_vectors(uint32_t rows, uint32_t left) {
+    uint32_t widest = rows <= 2 ? 4 : rows == 3 ? 3 : 2;
+    return left >= widest ? widest : left >= 2 ? 2 : 1;
 }
 
-#define TILE_CASE(rows) ((rows) * 8)
-static void scores_rows(uint32_t rows, uint32_t vectors, const float *q, uint32_t head_dim, const uint16_t *blocks,
-                        float *s) {
-    switch (TILE_CASE(rows) + vectors) {
-    case TILE_CASE(6) + 2: scores_tile(6, 2, q, head_dim, blocks, s); break;
-    case TILE_CASE(5) + 2: scores_tile(5, 2, q, head_dim, blocks, s); break;
-    case TILE_CASE(4) + 2: scores_tile(4, 2, q, head_dim, blocks, s); break;
-    case TILE_CASE(3) + 4: scores_tile(3, 4, q, head_dim, blocks, s); break;
-    case TILE_CASE(2) + 4: scores_tile(2, 4, q, head_dim, blocks, s); break;
-    case TILE_CASE(1) + 4: scores_tile(1, 4, q, head_dim, blocks, s); break;
-    case TILE_CASE(3) + 2: scores_tile(3, 2, q, head_dim, blocks, s); break;
-    case TILE_CASE(2) + 2: scores_tile(2, 2, q, head_dim, blocks, s); break;
-    case TILE_CASE(1) + 2: scores_tile(1, 2, q, head_dim, blocks, s); break;
-    default: break;
+/* Calls TILE(rows, vectors) with both as constants. */
+#define TILE_CASE(r, v)                                                                                                \
+    case (r) * 8 + (v): TILE(r, v); break
+#define SELECT_TILE(rows, vectors)                                                                                     \
+    switch ((rows) * 8 + (vectors)) {                                                                                  \
+        TILE_CASE(1, 4);                                                                                               \
+        TILE_CASE(2, 4);                                                                                               \
+        TILE_CASE(3, 3);                                                                                               \
+        TILE_CASE(1, 2);                                                                                               \
+        TILE_CASE(2, 2);                                                                                               \
+        TILE_CASE(3, 2);                                                                                               \
+        TILE_CASE(4, 2);                                                                                               \
+        TILE_CASE(5, 2);                                                                                               \
+        TILE_CASE(6, 2);                                                                                               \
+        TILE_CASE(1, 1);                                                                                               \
+        TILE_CASE(2, 1);                                                                                               \
+        TILE_CASE(3, 1);                                                                                               \
+        TILE_CASE(4, 1);                                                                                               \
+        TILE_CASE(5, 1);                                                                                               \
+        TILE_CASE(6, 1);                                                                                               \
+    default: break;                                                                                                    \
+    }
+
+/* Scores of `rows` queries against the keys of vectors first .. first + vectors - 1, two of which make a block. */
+INLINE void scores_tile(const uint32_t rows, const uint32_t vectors, uint32_t first, const float *q, uint32_t head_dim,
+                        const uint16_t *blocks, float *s) {
+    __m256 acc[MAX_TILE_ROWS][MAX_VECTORS];
+    const uint16_t *k[MAX_VECTORS];
+    UNROLLED for (uint32_t v = 0; v < vectors; v++) {
+        k[v] = blocks + ((size_t)((first + v) / 2) * head_dim) * CRUMB_KEY_BLOCK + (first + v) % 2 * 8;
+        UNROLLED for (uint32_t r = 0; r < rows; r++) acc[r][v] = _mm256_setzero_ps();
+    }
+    for (uint32_t d = 0; d < head_dim; d++) {
+        __m256 x[MAX_VECTORS];
+        UNROLLED for (uint32_t v = 0; v < vectors; v++) x[v] = load_f16(k[v] + (size_t)d * CRUMB_KEY_BLOCK);
+        UNROLLED for (uint32_t r = 0; r < rows; r++) {
+            __m256 weight = _mm256_broadcast_ss(q + (size_t)r * head_dim + d);
+            UNROLLED for (uint32_t v = 0; v < vectors; v++) acc[r][v] = _mm256_fmadd_ps(weight, x[v], acc[r][v]);
+        }
+    }
+    UNROLLED for (uint32_t r = 0; r < rows; r++) {
+        UNROLLED for (uint32_t v = 0; v < vectors; v++)
+            _mm256_storeu_ps(s + (size_t)r * CRUMB_ATTENTION_CHUNK + 8 * (first + v), acc[r][v]);
     }
 }
 
 static void attention_scores(const float *q, uint32_t n_rows, uint32_t head_dim, const uint16_t *blocks,
                              uint32_t n_blocks, float *s) {
-    /* Pairs of blocks outside: a pair stays in the first cache while all rows pass. */
-    for (uint32_t b = 0, n_now; b < n_blocks; b += n_now) {
-        n_now = n_blocks - b >= 2 ? 2 : 1;
-        for (uint32_t r = 0, rows; r < n_rows; r += rows) {
-            rows = next_rows(n_rows - r);
-            uint32_t at_once = rows <= FEW_ROWS ? n_now : 1;
-            for (uint32_t i = b; i < b + n_now; i += at_once)
-                scores_rows(rows, 2 * at_once, q + (size_t)r * head_dim, head_dim,
-                            blocks + (size_t)i * CRUMB_KEY_BLOCK * head_dim,
-                            s + (size_t)r * CRUMB_ATTENTION_CHUNK + i * CRUMB_KEY_BLOCK);
+    uint32_t n_vectors = n_blocks * (CRUMB_KEY_BLOCK / 8);
+    for (uint32_t row = 0, rows; row < n_rows; row += rows) {
+        rows = tile_rows(n_rows - row);
+        const float *x = q + (size_t)row * head_dim;
+        float *to = s + (size_t)row * CRUMB_ATTENTION_CHUNK;
+        for (uint32_t first = 0, vectors; first < n_vectors; first += vectors) {
+            vectors = tile_vectors(rows, n_vectors - first);
+#define TILE(r, v) scores_tile(r, v, first, x, head_dim, blocks, to)
+            SELECT_TILE(rows, vectors)
+#undef TILE
         }
     }
 }
@@ -224,39 +239,24 @@ static float attention_softmax(float *s, uint32_t n, float scale, float *sum) {
 INLINE void values_tile(const uint32_t rows, const uint32_t vectors, const float *p, const uint32_t *n_keys,
                         uint32_t n_common, uint32_t head_dim, const uint16_t *v, float *o) {
     __m256 acc[MAX_TILE_ROWS][MAX_VECTORS];
-    for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t i = 0; i < vectors; i++) acc[r][i] = _mm256_setzero_ps();
+    UNROLLED for (uint32_t r = 0; r < rows; r++) {
+        UNROLLED for (uint32_t i = 0; i < vectors; i++) acc[r][i] = _mm256_setzero_ps();
+    }
     for (uint32_t j = 0; j < n_common; j++) {
         __m256 x[MAX_VECTORS];
-        for (uint32_t i = 0; i < vectors; i++) x[i] = load_f16(v + (size_t)j * head_dim + 8 * i);
-        for (uint32_t r = 0; r < rows; r++) {
+        UNROLLED for (uint32_t i = 0; i < vectors; i++) x[i] = load_f16(v + (size_t)j * head_dim + 8 * i);
+        UNROLLED for (uint32_t r = 0; r < rows; r++) {
             __m256 weight = _mm256_broadcast_ss(p + (size_t)r * CRUMB_ATTENTION_CHUNK + j);
-            for (uint32_t i = 0; i < vectors; i++) acc[r][i] = _mm256_fmadd_ps(weight, x[i], acc[r][i]);
+            UNROLLED for (uint32_t i = 0; i < vectors; i++) acc[r][i] = _mm256_fmadd_ps(weight, x[i], acc[r][i]);
         }
     }
-    for (uint32_t r = 0; r < rows; r++) {
+    UNROLLED for (uint32_t r = 0; r < rows; r++) {
         for (uint32_t j = n_common; j < n_keys[r]; j++) {
             __m256 weight = _mm256_broadcast_ss(p + (size_t)r * CRUMB_ATTENTION_CHUNK + j);
-            for (uint32_t i = 0; i < vectors; i++)
-                acc[r][i] = _mm256_fmadd_ps(weight, load_f16(v + (size_t)j * head_dim + 8 * i), acc[r][i]);
+            UNROLLED for (uint32_t i = 0; i < vectors; i++) acc[r][i] =
+                _mm256_fmadd_ps(weight, load_f16(v + (size_t)j * head_dim + 8 * i), acc[r][i]);
         }
-        for (uint32_t i = 0; i < vectors; i++) _mm256_storeu_ps(o + (size_t)r * head_dim + 8 * i, acc[r][i]);
-    }
-}
-
-static void values_rows(uint32_t rows, uint32_t vectors, const float *p, const uint32_t *n_keys, uint32_t n_common,
-                        uint32_t head_dim, const uint16_t *v, float *o) {
-    switch (TILE_CASE(rows) + vectors) {
-    case TILE_CASE(6) + 2: values_tile(6, 2, p, n_keys, n_common, head_dim, v, o); break;
-    case TILE_CASE(5) + 2: values_tile(5, 2, p, n_keys, n_common, head_dim, v, o); break;
-    case TILE_CASE(4) + 2: values_tile(4, 2, p, n_keys, n_common, head_dim, v, o); break;
-    case TILE_CASE(3) + 4: values_tile(3, 4, p, n_keys, n_common, head_dim, v, o); break;
-    case TILE_CASE(2) + 4: values_tile(2, 4, p, n_keys, n_common, head_dim, v, o); break;
-    case TILE_CASE(1) + 4: values_tile(1, 4, p, n_keys, n_common, head_dim, v, o); break;
-    default: /* the last columns, eight at a time, row by row */
-        for (uint32_t r = 0; r < rows; r++)
-            values_tile(1, 1, p + (size_t)r * CRUMB_ATTENTION_CHUNK, n_keys + r, n_keys[r], head_dim, v,
-                        o + (size_t)r * head_dim);
+        UNROLLED for (uint32_t i = 0; i < vectors; i++) _mm256_storeu_ps(o + (size_t)r * head_dim + 8 * i, acc[r][i]);
     }
 }
 
@@ -274,16 +274,20 @@ static void values_tail(uint32_t rows, uint32_t first, const float *p, const uin
 
 static void attention_values(const float *p, uint32_t n_rows, const uint32_t *n_keys, uint32_t head_dim,
                              const uint16_t *v, float *o) {
-    for (uint32_t r = 0, rows; r < n_rows; r += rows) {
-        rows = next_rows(n_rows - r);
-        const float *weights = p + (size_t)r * CRUMB_ATTENTION_CHUNK;
-        float *to = o + (size_t)r * head_dim;
-        uint32_t n_common = n_keys[r], d = 0, vectors = rows <= FEW_ROWS ? 4 : 2;
-        for (uint32_t i = 1; i < rows; i++) n_common = n_keys[r + i] < n_common ? n_keys[r + i] : n_common;
-        for (; d + 8 * vectors <= head_dim; d += 8 * vectors)
-            values_rows(rows, vectors, weights, n_keys + r, n_common, head_dim, v + d, to + d);
-        for (; d + 8 <= head_dim; d += 8) values_rows(rows, 1, weights, n_keys + r, n_common, head_dim, v + d, to + d);
-        values_tail(rows, d, weights, n_keys + r, head_dim, v, to);
+    for (uint32_t row = 0, rows; row < n_rows; row += rows) {
+        rows = tile_rows(n_rows - row);
+        const float *weights = p + (size_t)row * CRUMB_ATTENTION_CHUNK;
+        const uint32_t *counts = n_keys + row;
+        float *to = o + (size_t)row * head_dim;
+        uint32_t n_common = counts[0], n_vectors = head_dim / 8;
+        for (uint32_t i = 1; i < rows; i++) n_common = counts[i] < n_common ? counts[i] : n_common;
+        for (uint32_t first = 0, vectors; first < n_vectors; first += vectors) {
+            vectors = tile_vectors(rows, n_vectors - first);
+#define TILE(r, n) values_tile(r, n, weights, counts, n_common, head_dim, v + 8 * first, to + 8 * first)
+            SELECT_TILE(rows, vectors)
+#undef TILE
+        }
+        values_tail(rows, 8 * n_vectors, weights, counts, head_dim, v, to);
     }
 }
 
