@@ -18,7 +18,7 @@ from optimizer import Optimizer
 from tokenizer import Tokenizer
 
 WARMUP_STEPS = 100
-COOLDOWN = 0.5  # share of the steps over which the learning rate falls to zero
+COOLDOWN = 0.45  # share of the steps over which the learning rate falls to zero
 LONG_SHARE = 0.15  # share of the steps, at the end, with pieces of twice the length
 CHECKPOINT_SECONDS = 120
 

@@ -5,7 +5,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-${TMPDIR:-/tmp}/crumb-train}
 model=$here/model/crumb-tiny.gguf
-steps=2500
+steps=1800
 
 mkdir -p "$work" "$here/model"
 [ -d "$work/venv" ] || python3 -m venv "$work/venv"
