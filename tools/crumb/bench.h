@@ -1,0 +1,35 @@
+/* What crumb bench measures, and how it is printed. */
+#ifndef CRUMB_TOOLS_BENCH_H
+#define CRUMB_TOOLS_BENCH_H
+
+#include "tools/crumb/cli.h"
+
+#include <time.h>
+
+typedef struct bench_result {
+    /* the case */
+    crumb_model_info info;
+    char model_label[128];
+    const char *model_filename;
+    int64_t n_prompt, n_gen, n_depth, n_batch, n_ubatch;
+    int n_threads;
+    /* what was measured */
+    time_t test_time;
+    size_t n_samples;
+    const uint64_t *samples_ns;
+    double avg_ns, stddev_ns, avg_ts, stddev_ts; /* of the samples; ts = tokens per second */
+    double prompt_ns, gen_ns;                    /* averages of the two phases; 0 where there is none */
+    double roof_gb_s;                            /* read bandwidth of this many threads; 0: unknown */
+} bench_result;
+
+/* Bytes of weights read per second while decoding, in GB/s; 0 for a test that does not decode. */
+double bench_bandwidth(const bench_result *r);
+
+typedef enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON, BENCH_JSONL, BENCH_DOCUMENT } bench_format;
+
+/* Prints results as they come: begin, then each result, then end. BENCH_DOCUMENT is --json: one object. */
+void bench_print_begin(bench_format format);
+crumb_status bench_print_result(bench_format format, const bench_result *r, bool first, crumb_error *err);
+void bench_print_end(bench_format format, bool any);
+
+#endif

@@ -1,0 +1,139 @@
+/* From options to an open model and session parameters. */
+#include "tools/crumb/cli.h"
+
+#include "host/base/error.h"
+#include "host/container/gguf.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static void on_log(void *user, crumb_log_level level, const char *line) {
+    const cli_options *options = user;
+    crumb_log_level most = options->verbose ? CRUMB_LOG_DEBUG : CRUMB_LOG_WARN;
+    if (level == CRUMB_LOG_ERROR)
+        cli_error("%s", line);
+    else if (level <= most)
+        cli_note("%s", line);
+}
+
+/* Only what this build has; a name that means a GPU must not silently become the CPU. */
+static crumb_status check_device(const cli_options *options, crumb_error *err) {
+    static const char *const cpu[] = {"auto", "cpu", "none"};
+    const struct {
+        const char *flag, *value;
+    } wishes[] = {{"--device", options->device}, {"--backend", options->backend}};
+    for (size_t i = 0; i < sizeof wishes / sizeof wishes[0]; i++) {
+        bool known = false;
+        for (size_t j = 0; j < sizeof cpu / sizeof cpu[0]; j++) known |= strcmp(wishes[i].value, cpu[j]) == 0;
+        if (!known)
+            return crumb_fail(err, CRUMB_ERR_DEVICE, "%s %s: this build has no GPU backend; use %s cpu", wishes[i].flag,
+                              wishes[i].value, wishes[i].flag);
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status check_repo(const cli_options *options, crumb_error *err) {
+    if (!options->hf_repo) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_ARGUMENT,
+                      "-hf %s: crumb downloads nothing; fetch the GGUF file from there, then give -m FILE",
+                      options->hf_repo);
+}
+
+crumb_status cli_model_open(const cli_options *options, const char *path, const char *synthetic, int n_threads,
+                            crumb_model **out, crumb_error *err) {
+    cli_catch_interrupt(); /* from here on there is something to end cleanly */
+    CRUMB_TRY(check_repo(options, err));
+    CRUMB_TRY(check_device(options, err));
+    crumb_model_params params = crumb_model_params_default();
+    params.device = "cpu";
+    params.target = options->target;
+    params.n_threads = n_threads;
+    params.progress = cli_progress;
+    params.progress_user = (void *)(synthetic ? "making weights" : "loading");
+    params.log = on_log;
+    params.log_user = (void *)options;
+    crumb_status status = synthetic ? crumb_model_open_synthetic(synthetic, &params, out, err)
+                          : path    ? crumb_model_open(path, &params, out, err)
+                                    : crumb_model_open_embedded(&params, out, err);
+    cli_progress_clear();
+    /* Only what is there now: the KV cache of a long context should not be forced into memory. */
+    if (status == CRUMB_OK && options->mlock && mlockall(MCL_CURRENT) != 0)
+        cli_note("--mlock: %s (see 'ulimit -l'); going on without", strerror(errno));
+    return status;
+}
+
+extern const unsigned char crumb_embedded_model[], crumb_embedded_model_end[]; /* host/engine/embedded.c */
+
+crumb_status cli_gguf_open(const char *path, crumb_gguf **out, crumb_error *err) {
+    if (path) return crumb_gguf_open(path, out, err);
+    size_t n_bytes = (size_t)(crumb_embedded_model_end - crumb_embedded_model);
+    return crumb_gguf_open_memory(crumb_embedded_model, n_bytes, "embedded model", out, err);
+}
+
+crumb_session_params cli_session_params(const cli_options *options) {
+    static const char *const names[] = {"auto", "float", "row", "group"};
+    crumb_session_params params = crumb_session_params_default();
+    params.n_ctx = (uint32_t)options->n_ctx;
+    params.n_batch = (uint32_t)(options->n_ubatch < options->n_batch ? options->n_ubatch : options->n_batch);
+    params.n_threads = (int)options->n_threads;
+    params.n_threads_batch = (int)options->n_threads_batch;
+    for (int i = 0; i < 4; i++)
+        if (strcmp(options->activation, names[i]) == 0) params.activation = (crumb_activation)i;
+    params.should_stop = cli_interrupted;
+    return params;
+}
+
+crumb_status cli_model_tokenize(const crumb_model *model, const char *text, size_t n_bytes, unsigned flags,
+                                int32_t **tokens, size_t *n_tokens, crumb_error *err) {
+    size_t capacity = n_bytes + 8; /* a token has at least one byte, apart from the special ones at both ends */
+    for (int attempt = 0; attempt < 2; attempt++) {
+        *tokens = capacity <= SIZE_MAX / sizeof **tokens ? malloc(capacity * sizeof **tokens) : NULL;
+        if (!*tokens) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu tokens", capacity);
+        crumb_status status = crumb_model_tokenize(model, text, n_bytes, flags, *tokens, capacity, n_tokens, err);
+        if (status == CRUMB_OK) return CRUMB_OK;
+        free(*tokens);
+        *tokens = NULL;
+        if (status != CRUMB_ERR_ARGUMENT || *n_tokens <= capacity) return status;
+        capacity = *n_tokens;
+    }
+    return err ? err->status : CRUMB_ERR_INTERNAL;
+}
+
+const char *cli_cpu_name(void) {
+    static char name[128];
+    if (name[0]) return name;
+    strcpy(name, "unknown processor");
+    FILE *in = fopen("/proc/cpuinfo", "r");
+    for (char line[256]; in && fgets(line, sizeof line, in);) {
+        char *value = strncmp(line, "model name", 10) == 0 ? strchr(line, ':') : NULL;
+        if (!value) continue;
+        value += strspn(value, ": \t");
+        value[strcspn(value, "\n")] = 0;
+        snprintf(name, sizeof name, "%s", value);
+        break;
+    }
+    if (in) fclose(in);
+    return name;
+}
+
+const char *cli_file_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+const char *cli_count_label(uint64_t n, char buffer[32]) {
+    bool giga = n >= 1000000000;
+    snprintf(buffer, 32, "%.2f %c", (double)n / (giga ? 1e9 : 1e6), giga ? 'B' : 'M');
+    return buffer;
+}
+
+const char *cli_model_label(const crumb_model_info *info, char buffer[128]) {
+    double millions = (double)info->n_params / 1e6;
+    if (millions >= 1000)
+        snprintf(buffer, 128, "%s %.1fB %s", info->architecture, millions / 1000, info->type);
+    else
+        snprintf(buffer, 128, "%s %.0fM %s", info->architecture, millions, info->type);
+    return buffer;
+}

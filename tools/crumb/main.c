@@ -1,0 +1,76 @@
+/* The command: finds the subcommand, parses its options, runs it. */
+#include "tools/crumb/pages.h"
+
+#include "host/base/thread.h"
+
+#include <signal.h>
+#include <string.h>
+
+const cli_subcommand cli_subcommands[] = {
+    {"run", CLI_RUN, "[FILE] [PROMPT] [options]", "continue a text",
+     "Continues the prompt and streams the text. Without a model, the small one that is part of crumb tells a story. "
+     "Ctrl-C ends the generation with the timings.",
+     cli_run},
+    {"bench", CLI_BENCH, "[FILE...] [options]", "measure how fast models read and generate",
+     "Measures how fast models read prompts (ppN) and generate (tgN), as llama-bench does: random tokens, a warm-up, "
+     "then the mean and the standard deviation of the repetitions. Lists are N,N,... or first-last, first-last+step, "
+     "first-last*factor; all combinations are measured.",
+     cli_bench},
+    {"perplexity", CLI_PERPLEXITY, "[FILE] -f TEXT [options]", "measure how well a model predicts a text",
+     "Measures how well a model predicts a text, by llama-perplexity's rules: chunks of -c tokens, of which the second "
+     "half is scored.",
+     cli_perplexity},
+    {"inspect", CLI_INSPECT, "[FILE] [options]", "show what is in a GGUF file",
+     "Shows the metadata, the tensors and their types in a GGUF file, also in one that crumb cannot run.", cli_inspect},
+    {"tokenize", CLI_TOKENIZE, "[FILE] [TEXT] [options]", "show the tokens of a text",
+     "Shows the tokens that a model's vocabulary makes of a text.", cli_tokenize},
+    {"kernels", CLI_KERNELS, "list [options]", "list the compute kernels and which run here",
+     "Lists the compute kernels, the instruction sets that they need, and whether they run here.", cli_kernels},
+    {"help", CLI_HELP, "[TOPIC] [options]", "explain a command or a topic",
+     "Explains a command or a topic: errors, environment, formats, coming-from-llama.cpp.", cli_help},
+};
+const size_t cli_n_subcommands = sizeof cli_subcommands / sizeof cli_subcommands[0];
+
+const cli_subcommand *cli_subcommand_find(const char *name) {
+    for (size_t i = 0; i < cli_n_subcommands; i++)
+        if (strcmp(cli_subcommands[i].name, name) == 0) return &cli_subcommands[i];
+    return NULL;
+}
+
+static int unknown_subcommand(const char *name) {
+    const char *names[16];
+    for (size_t i = 0; i < cli_n_subcommands; i++) names[i] = cli_subcommands[i].name;
+    if (name[0] == '-')
+        cli_error("'%s' stands before a command; try 'crumb run %s ...'", name, name);
+    else
+        cli_error("unknown command '%s'; did you mean 'crumb %s'?", name, cli_nearest(name, names, cli_n_subcommands));
+    return CLI_EXIT_USAGE;
+}
+
+/* A person's eyes, so not in JSON. */
+static void list_devices(void) {
+    int cpus[1024];
+    cli_print("Available devices:\n  cpu: %s (%d cores)\n", cli_cpu_name(), crumb_cpu_physical(cpus, 1024));
+    cli_print("No GPU: this build has no GPU backend.\n");
+}
+
+static int dispatch(int argc, char **argv) {
+    static cli_options options;
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return page_overview(), CLI_EXIT_OK;
+    if (strcmp(name, "--version") == 0) return cli_print("crumb %s\n", crumb_version()), CLI_EXIT_OK;
+    const cli_subcommand *command = cli_subcommand_find(name);
+    if (!command) return unknown_subcommand(name);
+    int code = cli_options_parse(name, command->bit, argc - 2, argv + 2, &options);
+    if (code != CLI_EXIT_OK) return code;
+    if (options.help) return page_subcommand(command), CLI_EXIT_OK;
+    if (options.list_devices) return list_devices(), CLI_EXIT_OK;
+    cli_set_quiet(options.quiet);
+    if (command->bit != CLI_RUN) cli_say_notes(&options);
+    return command->run(&options);
+}
+
+int main(int argc, char **argv) {
+    signal(SIGPIPE, SIG_IGN); /* a reader that goes away is noticed when writing */
+    return cli_finish_output(dispatch(argc, argv));
+}

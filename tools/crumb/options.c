@@ -1,0 +1,190 @@
+#include "tools/crumb/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define AT(member)   .field = offsetof(cli_options, member)
+#define NOWHERE      .field = SIZE_MAX /* accepted for llama.cpp's sake; has no value in cli_options */
+#define RANGE(a, b)  .min = (a), .max = (b)
+#define THREADS_HELP "threads for decoding; 0: one per physical core"
+
+const cli_option cli_option_table[] = {
+    /* ---- model and machine ---- */
+    {"-m --model", CLI_TEXT, "FILE", AT(model), .commands = CLI_RUN | CLI_PERPLEXITY | CLI_INSPECT | CLI_TOKENIZE,
+     .help = "GGUF file (the first part of a split one); may also stand as a plain argument; without one, the model "
+             "that is part of crumb"},
+    {"-m --model", CLI_TEXTS, "FILE,...", AT(bench_models), .commands = CLI_BENCH,
+     .help = "GGUF files; may be repeated, or stand as plain arguments; without one, the model that is part of crumb"},
+    {"--synthetic", CLI_TEXTS, "SHAPE:TYPE[:HEAD]", AT(synthetic), .commands = CLI_BENCH,
+     .help = "random weights at a known model's shapes, so that speed can be measured without a download: SHAPE "
+             "falcon3-1b, mobilellm-1.5b, llama3-8b, bitnet-2b4t; TYPE bf16, i8, mxfp4, u4, u2, ternary, u1; HEAD f16, "
+             "i8"},
+    {"-dev --device", CLI_TEXT, "auto|cpu", AT(device), "auto", .commands = CLI_ENGINE, .help = "what runs the model",
+     .note = "one device by crumb's name, not a list; 'none' means cpu"},
+    {"--backend", CLI_TEXT, "auto|cpu", AT(backend), "auto", .commands = CLI_ENGINE,
+     .help = "which implementation drives the device"},
+    {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_ENGINE,
+     .help = "force a kernel tier that this machine has: cpu:scalar, cpu:avx2, cpu:avxvnni, cpu:avx512vnni"},
+    {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_ENGINE,
+     .help = "how activations are quantized: as the weights' type wants it, not at all (slow, for comparing with float "
+             "references), int8 with one scale per token, or int8 with one scale per weight group"},
+    {"-t --threads", CLI_INT, "N", AT(n_threads), "0", RANGE(0, 1024), CLI_RUN | CLI_PERPLEXITY, .help = THREADS_HELP,
+     .note = "the default is one per physical core, not per logical processor"},
+    {"-t --threads", CLI_INTS, "N,...", AT(bench_threads), "0", RANGE(0, 1024), CLI_BENCH, .help = THREADS_HELP},
+    {"-tb --threads-batch", CLI_INT, "N", AT(n_threads_batch), "0", RANGE(0, 1024), CLI_RUN | CLI_PERPLEXITY,
+     .help = "threads for reading the prompt; 0: as many as -t"},
+    {"-c --ctx-size", CLI_INT, "N", AT(n_ctx), "0", RANGE(0, UINT32_MAX), CLI_RUN,
+     .help = "tokens that the context holds; 0: what the model was trained with, at most 4096",
+     .note = "0 means at most 4096, so that a long-context model does not take all memory"},
+    {"-c --ctx-size", CLI_INT, "N", AT(n_ctx), "512", RANGE(4, UINT32_MAX), CLI_PERPLEXITY, .help = "tokens per chunk"},
+    {"-b --batch-size", CLI_INT, "N", AT(n_batch), "2048", RANGE(1, UINT32_MAX), CLI_RUN | CLI_PERPLEXITY,
+     .help = "most tokens handed over at once", .note = "the smaller of -b and -ub counts"},
+    {"-ub --ubatch-size", CLI_INT, "N", AT(n_ubatch), "512", RANGE(1, UINT32_MAX), CLI_RUN | CLI_PERPLEXITY,
+     .help = "most tokens evaluated at once"},
+    {"-b --batch-size", CLI_INTS, "N,...", AT(bench_batch), "2048", RANGE(1, UINT32_MAX), CLI_BENCH,
+     .help = "most tokens handed over at once"},
+    {"-ub --ubatch-size", CLI_INTS, "N,...", AT(bench_ubatch), "512", RANGE(1, UINT32_MAX), CLI_BENCH,
+     .help = "most tokens evaluated at once"},
+    {"--mlock", CLI_ON, AT(mlock), .commands = CLI_ENGINE, .help = "keep the weights from being swapped out"},
+
+    /* ---- text ---- */
+    {"-p --prompt", CLI_TEXT, "TEXT", AT(prompt), .commands = CLI_RUN | CLI_TOKENIZE,
+     .help = "the text; may also stand as a plain argument behind the model"},
+    {"-f --file", CLI_TEXT, "FILE", AT(prompt_file), .commands = CLI_RUN | CLI_PERPLEXITY | CLI_TOKENIZE,
+     .help = "a file with the text; - for standard input", .note = "escapes in a file are left alone"},
+    {"-n --predict --n-predict", CLI_INT, "N", AT(n_predict), "-1", RANGE(-1, INT32_MAX), CLI_RUN,
+     .help = "tokens to generate; -1: until the model ends or the context is full"},
+    {"-e --escape", CLI_ON, AT(escape), "on", .commands = CLI_RUN | CLI_TOKENIZE,
+     .help = "process \\n, \\t, \\\\, \\', \\\" and \\xNN in the prompt"},
+    {"--no-escape", CLI_OFF, AT(escape), .commands = CLI_RUN | CLI_TOKENIZE, .help = "take the prompt literally"},
+    {"--no-display-prompt", CLI_OFF, AT(display_prompt), "on", .commands = CLI_RUN, .help = "print only what is new"},
+    {"--color", CLI_OPTIONAL, "on|off|auto", AT(color), "auto", .commands = CLI_RUN,
+     .help = "show the prompt in another colour; auto: on a terminal without NO_COLOR"},
+    {"--ignore-eos", CLI_ON, AT(ignore_eos), .commands = CLI_RUN, .help = "go on behind the end of the text"},
+
+    /* ---- sampling ---- */
+    {"-s --seed", CLI_INT, "N", AT(seed), "-1", RANGE(-1, UINT32_MAX), CLI_RUN,
+     .help = "same seed, same text, for any number of threads; -1: a random one, which is printed"},
+    {"--temp --temperature", CLI_REAL, "X", AT(temperature), "0.8", RANGE(0, 1000), CLI_RUN,
+     .help = "0: always the likeliest token"},
+    {"--top-k", CLI_INT, "N", AT(top_k), "40", RANGE(0, INT32_MAX), CLI_RUN,
+     .help = "choose among the N likeliest tokens; 0: all"},
+    {"--top-p", CLI_REAL, "X", AT(top_p), "0.95", RANGE(0, 1), CLI_RUN,
+     .help = "choose among the likeliest tokens that together reach this probability; 1: all"},
+    {"--min-p", CLI_REAL, "X", AT(min_p), "0.05", RANGE(0, 1), CLI_RUN,
+     .help = "drop tokens less likely than X times the likeliest; 0: none"},
+    {"--repeat-penalty", CLI_REAL, "X", AT(repeat_penalty), "1.0", RANGE(0.01, 100), CLI_RUN,
+     .help = "make tokens that were used lately less likely; 1: off"},
+    {"--repeat-last-n", CLI_INT, "N", AT(repeat_last_n), "64", RANGE(0, UINT32_MAX), CLI_RUN,
+     .help = "how many tokens count as lately"},
+
+    /* ---- bench ---- */
+    {"-p --n-prompt", CLI_INTS, "N,...", AT(bench_prompt), "512", RANGE(0, INT32_MAX), CLI_BENCH,
+     .help = "prompt lengths to read (tests ppN); 0: none"},
+    {"-n --n-gen", CLI_INTS, "N,...", AT(bench_gen), "128", RANGE(0, INT32_MAX), CLI_BENCH,
+     .help = "numbers of tokens to generate (tests tgN); 0: none"},
+    {"-pg", CLI_INTS, "P,G", AT(bench_pair), .min = 1, .max = INT32_MAX, .commands = CLI_BENCH,
+     .help = "read P tokens, then generate G; may be repeated"},
+    {"-d --n-depth", CLI_INTS, "N,...", AT(bench_depth), "0", RANGE(0, INT32_MAX), CLI_BENCH,
+     .help = "tokens already in the context"},
+    {"-r --repetitions", CLI_INT, "N", AT(repetitions), "5", RANGE(1, 100000), CLI_BENCH,
+     .help = "times that each test is repeated"},
+    {"-o --output", CLI_CHOICE, "md|csv|json|jsonl", AT(output), "md", .commands = CLI_BENCH,
+     .help = "format of the results; llama-bench's fields first, then bandwidth, roofline, latencies and energy"},
+    {"--no-warmup", CLI_OFF, AT(warmup), "on", .commands = CLI_BENCH, .help = "no untimed run before the timed ones"},
+
+    /* ---- perplexity ---- */
+    {"--chunks", CLI_INT, "N", AT(n_chunks), "-1", RANGE(-1, INT32_MAX), CLI_PERPLEXITY,
+     .help = "chunks to score; -1: all"},
+
+    /* ---- inspect ---- */
+    {"--keys", CLI_ON, AT(keys), .commands = CLI_INSPECT, .help = "only the metadata"},
+    {"--tensors", CLI_ON, AT(tensors), .commands = CLI_INSPECT, .help = "only the tensors"},
+    {"--full", CLI_ON, AT(full), .commands = CLI_INSPECT, .help = "all elements of arrays, and long strings, in full"},
+
+    /* ---- tokenize ---- */
+    {"--ids", CLI_ON, AT(ids), .commands = CLI_TOKENIZE, .help = "only the ids, as [1, 2, 3]"},
+    {"--no-bos", CLI_OFF, AT(bos), "on", .commands = CLI_TOKENIZE, .help = "do not add the token that begins a text"},
+    {"--no-parse-special", CLI_OFF, AT(parse_special), "on", .commands = CLI_TOKENIZE,
+     .help = "text such as <|im_start|> is text, not a special token"},
+    {"--stdin", CLI_ON, AT(from_stdin), .commands = CLI_TOKENIZE, .help = "read the text from standard input"},
+    {"--show-count", CLI_ON, AT(show_count), .commands = CLI_TOKENIZE, .help = "also print how many tokens there are"},
+
+    /* ---- help ---- */
+    {"--man", CLI_ON, AT(man), .commands = CLI_HELP, .help = "the manual page, for man(1)"},
+    {"--completion", CLI_CHOICE, "bash|zsh", AT(completion), .commands = CLI_HELP, .help = "completion for a shell"},
+
+    /* ---- everywhere ---- */
+    {"--roofline", CLI_ON, AT(roofline), .commands = CLI_RUN,
+     .help = "measure this machine's memory, and say what part of it decoding reached"},
+    {"--list-devices", CLI_ON, AT(list_devices), .commands = CLI_ENGINE, .help = "print the devices and exit"},
+    {"--json", CLI_ON, AT(json), .commands = CLI_ALL & ~CLI_HELP,
+     .help = "one JSON object with a schema_version (run: JSON lines)"},
+    {"-v --verbose", CLI_ON, AT(verbose), .commands = CLI_ENGINE, .help = "say what is chosen and why"},
+    {"--log-disable", CLI_ON, AT(quiet), .commands = CLI_ENGINE | CLI_TOKENIZE,
+     .help = "nothing but errors on standard error"},
+    {"-h --help", CLI_ON, AT(help), .commands = CLI_ALL, .help = "print this"},
+
+    /* ---- llama.cpp's, accepted so that scripts run ---- */
+    {"-hf -hfr --hf-repo", CLI_TEXT, "REPO", AT(hf_repo), .commands = CLI_ENGINE | CLI_TOKENIZE,
+     .note = "crumb downloads nothing: fetch the GGUF file, then give -m FILE"},
+    {"-ngl --gpu-layers --n-gpu-layers", CLI_UNUSED_VALUE, "N", NOWHERE, .commands = CLI_ENGINE,
+     .note = "this build has no GPU backend: all layers run on the CPU", .quiet = "0"},
+    {"--split", CLI_UNUSED_VALUE, "auto|X", NOWHERE, .commands = CLI_ENGINE,
+     .note = "this build has no GPU backend, so there is nothing to split", .quiet = "auto|0"},
+    {"-fa --flash-attn", CLI_OPTIONAL, "on|off|auto|1|0", NOWHERE, .commands = CLI_ENGINE,
+     .note = "attention has one implementation, which never stores the score matrix", .quiet = "on|auto|1"},
+    {"-ctk --cache-type-k", CLI_UNUSED_VALUE, "TYPE", NOWHERE, .commands = CLI_ENGINE, .note = "the KV cache is f16",
+     .quiet = "f16"},
+    {"-ctv --cache-type-v", CLI_UNUSED_VALUE, "TYPE", NOWHERE, .commands = CLI_ENGINE, .note = "the KV cache is f16",
+     .quiet = "f16"},
+    {"--no-mmap", CLI_UNUSED, NOWHERE, .commands = CLI_ENGINE,
+     .note = "weights are packed into memory anyway; the file is not read again after loading"},
+    {"-cnv --conversation", CLI_UNUSED, NOWHERE, .commands = CLI_RUN,
+     .note = "there is no chat yet: the prompt is continued as it is"},
+    {"-no-cnv --no-conversation", CLI_UNUSED, NOWHERE, .commands = CLI_RUN, .note = "what crumb does in any case",
+     .quiet = ""},
+    {"-st --single-turn", CLI_UNUSED, NOWHERE, .commands = CLI_RUN,
+     .note = "there is no chat yet: the prompt is continued as it is"},
+    {"-sys --system-prompt", CLI_UNUSED_VALUE, "TEXT", NOWHERE, .commands = CLI_RUN,
+     .note = "there is no chat yet, so the system prompt is not used"},
+    {"--jinja", CLI_UNUSED, NOWHERE, .commands = CLI_RUN,
+     .note = "there are no chat templates yet: the prompt is continued as it is"},
+    {"--chat-template", CLI_UNUSED_VALUE, "NAME", NOWHERE, .commands = CLI_RUN,
+     .note = "there are no chat templates yet: the prompt is continued as it is"},
+};
+const size_t cli_n_option_table = sizeof cli_option_table / sizeof cli_option_table[0];
+
+bool cli_option_listed(const cli_option *option) {
+    return option->help != NULL;
+}
+
+bool cli_option_takes_value(const cli_option *option) {
+    return option->kind != CLI_ON && option->kind != CLI_OFF && option->kind != CLI_UNUSED;
+}
+
+bool cli_option_next_name(const char **cursor, char *out, size_t size) {
+    while (**cursor == ' ') (*cursor)++;
+    size_t n = strcspn(*cursor, " ");
+    if (n == 0 || n >= size) return false;
+    memcpy(out, *cursor, n);
+    out[n] = 0;
+    *cursor += n;
+    return true;
+}
+
+void cli_option_variable(const cli_option *option, char *out, size_t size) {
+    static const unsigned without = CLI_HELP;
+    char name[64] = "";
+    for (const char *cursor = option->names; cli_option_next_name(&cursor, name, sizeof name);) continue;
+    out[0] = 0;
+    if (option->commands == without || strcmp(name, "--help") == 0 || strlen(name) + 8 > size) return;
+    size_t used = (size_t)snprintf(out, size, "CRUMB_");
+    for (const char *p = name + strspn(name, "-"); *p; p++) {
+        char upper = *p;
+        if (upper == '-') upper = '_';
+        if (upper >= 'a' && upper <= 'z') upper = (char)(upper - 'a' + 'A');
+        out[used++] = upper;
+    }
+    out[used] = 0;
+}
