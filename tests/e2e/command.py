@@ -1,0 +1,45 @@
+"""Runs the command under test, whose path is in CRUMB_COMMAND, without CRUMB_* variables of the caller."""
+import os
+import subprocess
+import unittest
+
+COMMAND = os.environ["CRUMB_COMMAND"]
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODEL = os.path.join(SOURCE, "tools", "train", "model", "crumb-tiny.gguf")
+SUBCOMMANDS = ["run", "bench", "perplexity", "inspect", "tokenize", "kernels", "help"]
+
+
+def environment(**extra):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("CRUMB_") and k != "NO_COLOR"}
+    return {**clean, **extra}
+
+
+def crumb(*arguments, env=None, **options):
+    """The finished process; output as text."""
+    options.setdefault("stdin", None if "input" in options else subprocess.DEVNULL)
+    if "input" in options:
+        del options["stdin"]
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, text=True, encoding="utf-8",
+                          timeout=100, env=environment(**(env or {})), **options)
+
+
+def start(*arguments):
+    """A running process with both outputs piped."""
+    return subprocess.Popen([COMMAND, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, env=environment())
+
+
+class CommandTest(unittest.TestCase):
+    def succeeds(self, *arguments, **options):
+        done = crumb(*arguments, **options)
+        self.assertEqual(done.returncode, 0, f"{arguments}: {done.stderr}")
+        return done
+
+    def fails(self, code, *arguments, says="", **options):
+        """It must end with this code and one error message that contains `says`, and not by a signal."""
+        done = crumb(*arguments, **options)
+        self.assertEqual(done.returncode, code, f"{arguments}: {done.stderr}")
+        self.assertIn("crumb: error: ", done.stderr)
+        self.assertIn(says, done.stderr)
+        return done

@@ -1,0 +1,124 @@
+"""crumb perplexity, inspect, tokenize and kernels."""
+import json
+import math
+import os
+import re
+import tempfile
+import unittest
+
+from command import MODEL, CommandTest
+
+STORY = ("Once upon a time there was a little girl. She had a red ball. One day she went to the park with her mom. "
+         "The ball fell into the pond, and a kind duck gave it back. They were happy. ") * 4
+
+
+class Perplexity(CommandTest):
+    def setUp(self):
+        handle, self.text = tempfile.mkstemp(prefix="crumb-e2e-", suffix=".txt")
+        self.addCleanup(os.unlink, self.text)
+        with os.fdopen(handle, "w") as out:
+            out.write(STORY)
+
+    def test_lines_as_llama_perplexity_prints_them(self):
+        n_tokens = len(json.loads(self.succeeds("tokenize", "-f", self.text, "--ids").stdout))
+        done = self.succeeds("perplexity", "-f", self.text, "-c", "48")
+        numbers = re.findall(r"\[(\d+)\](\d+\.\d{4}),", done.stdout)
+        self.assertEqual([int(n) for n, _ in numbers], list(range(1, n_tokens // 48 + 1)))
+        last = re.search(r"(?m)^Final estimate: PPL = (\d+\.\d{4}) \+/- (\d+\.\d{5})$", done.stdout)
+        self.assertEqual(last.group(1), numbers[-1][1])
+        self.assertTrue(1 < float(last.group(1)) < 1000)
+        self.assertRegex(done.stderr, r"seconds per pass - ETA [\d.]+ minutes")
+
+    def test_json_and_chunks(self):
+        whole = json.loads(self.succeeds("perplexity", "-f", self.text, "-c", "48", "--json", "--chunks", "2").stdout)
+        self.assertEqual((whole["schema_version"], whole["n_chunks"], whole["n_scored"]), (1, 2, 2 * 23))
+        self.assertTrue(math.isfinite(whole["perplexity"]) and whole["uncertainty"] > 0)
+
+    def test_batches_and_threads_change_nothing(self):
+        flags = ["perplexity", "-f", self.text, "-c", "48", "--json"]
+        one = json.loads(self.succeeds(*flags, "-t", "1").stdout)["perplexity"]
+        for extra in (["-t", "2"], ["-ub", "8"], ["-ub", "7", "-t", "2"]):
+            self.assertEqual(json.loads(self.succeeds(*flags, *extra).stdout)["perplexity"], one)
+
+    def test_sense_is_likelier_than_noise(self):
+        words = STORY.split()
+        with open(self.text + ".noise", "w", encoding="utf-8") as out:
+            out.write(" ".join(sorted(words, key=lambda w: w[::-1])))
+        self.addCleanup(os.unlink, self.text + ".noise")
+        sense, noise = (json.loads(self.succeeds("perplexity", "-f", f, "-c", "48", "--json").stdout)["perplexity"]
+                        for f in (self.text, self.text + ".noise"))
+        self.assertLess(2 * sense, noise)
+
+    def test_too_short_a_text(self):
+        self.fails(2, "perplexity", "-f", self.text, "-c", "4096", says="8192 tokens")
+        self.fails(2, "perplexity", says="-f FILE")
+
+
+class Inspect(CommandTest):
+    def test_text(self):
+        page = self.succeeds("inspect", MODEL).stdout
+        for word in ("GGUF version 3", "general.architecture", "bitnet", "token_embd.weight", "totals by type"):
+            self.assertIn(word, page)
+        self.assertNotIn("general.architecture", self.succeeds("inspect", MODEL, "--tensors").stdout)
+        self.assertNotIn("token_embd.weight", self.succeeds("inspect", MODEL, "--keys").stdout)
+
+    def test_json(self):
+        document = json.loads(self.succeeds("inspect", MODEL, "--json").stdout)
+        self.assertEqual((document["schema_version"], document["gguf_version"], document["file"]), (1, 3, MODEL))
+        self.assertEqual(document["metadata"]["general.architecture"]["type"], "string")
+        tokens = document["metadata"]["tokenizer.ggml.tokens"]
+        self.assertGreater(tokens["n"], len(tokens["value"]))
+        full = json.loads(self.succeeds("inspect", MODEL, "--json", "--full").stdout)
+        self.assertEqual(len(full["metadata"]["tokenizer.ggml.tokens"]["value"]), tokens["n"])
+        self.assertEqual(sum(t["n_tensors"] for t in document["totals"]), len(document["tensors"]))
+        self.assertEqual(sum(t["n_bytes"] for t in document["totals"]), sum(t["n_bytes"] for t in document["tensors"]))
+
+    def test_the_embedded_model(self):
+        a, b = (json.loads(self.succeeds("inspect", *m, "--json").stdout) for m in ([], [MODEL]))
+        self.assertEqual(a["tensors"], b["tensors"])
+        self.assertEqual(a["metadata"], b["metadata"])
+
+
+class Tokenize(CommandTest):
+    def test_ids_join_to_the_text(self):
+        text = "Once upon a time, a cat sat.\n"
+        document = json.loads(self.succeeds("tokenize", "-p", text, "--no-bos", "--json").stdout)
+        self.assertEqual("".join(t["text"] for t in document["tokens"]).lstrip(" "), text)
+        ids = json.loads(self.succeeds("tokenize", "-p", text, "--no-bos", "--ids").stdout)
+        self.assertEqual(ids, [t["id"] for t in document["tokens"]])
+        self.assertEqual(document["n_tokens"], len(ids))
+
+    def test_lines(self):
+        done = self.succeeds("tokenize", "-p", "a cat\n", "--show-count")
+        lines = done.stdout.splitlines()
+        for line in lines[:-1]:
+            self.assertRegex(line, r"^ *\d+ -> '.*'$")
+        self.assertEqual(lines[-1], f"Total number of tokens: {len(lines) - 1}")
+        self.assertIn("\\n", done.stdout)
+
+    def test_sources(self):
+        ids = self.succeeds("tokenize", "-p", "a cat", "--ids").stdout
+        self.assertEqual(self.succeeds("tokenize", "--stdin", "--ids", input="a cat").stdout, ids)
+        self.assertEqual(self.succeeds("tokenize", "-f", "-", "--ids", input="a cat\n").stdout, ids)
+        self.assertEqual(self.succeeds("tokenize", MODEL, "a cat", "--ids").stdout, ids)
+        self.fails(2, "tokenize", says="--stdin")
+
+    def test_any_bytes_are_accepted(self):
+        for data in ("\u00e9\u4e16\U0001f600", "\u0000a", "\ufffd"):
+            self.succeeds("tokenize", "--stdin", input=data)
+
+
+class Kernels(CommandTest):
+    def test_list(self):
+        document = json.loads(self.succeeds("kernels", "list", "--json").stdout)
+        names = [k["name"] for k in document["kernels"]]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertTrue(any(k["runs_here"] and k["isa"] == "scalar" for k in document["kernels"]))
+        self.assertTrue(all(k["bound"] for k in document["kernels"]))
+        page = self.succeeds("kernels", "list").stdout
+        self.assertTrue(all(name in page for name in names))
+        self.fails(2, "kernels", says="crumb kernels list")
+
+
+if __name__ == "__main__":
+    unittest.main()
