@@ -1,5 +1,6 @@
 /* The registry: which kernel runs for a matrix and a batch. The only place where that is decided. */
 #include "cpu/kernels.h"
+#include "cpu/lowbit/gemm_shape.h"
 
 #include "host/base/checked.h"
 
@@ -35,5 +36,8 @@ crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa) {
 }
 
 size_t crumb_cpu_kernel_scratch(const crumb_matrix *w) {
-    return crumb_round_up(w->k, CRUMB_TILE_K) * sizeof(float); /* one decoded row, for float activations */
+    uint32_t k_padded = (uint32_t)crumb_round_up(w->k, CRUMB_TILE_K);
+    size_t row = k_padded * sizeof(float); /* one decoded row, for float activations */
+    size_t gemm = w->bits ? crumb_gemm_scratch_bytes(k_padded) : 0;
+    return row > gemm ? row : gemm;
 }

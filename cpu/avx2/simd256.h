@@ -56,6 +56,17 @@ SIMD_INLINE vflt v_to_f32(vint a) {
     return _mm256_cvtepi32_ps(a);
 }
 
+/* Keeps a in a register, computed here: without it gcc 12 computes many products ahead and spills accumulators. */
+SIMD_INLINE vint v_pin(vint a) {
+    __asm__ volatile("" : "+x"(a));
+    return a;
+}
+
+/* What was loaded must be loaded again. */
+SIMD_INLINE void v_forget(void) {
+    __asm__ volatile("" ::: "memory");
+}
+
 SIMD_INLINE vflt v_zero_f32(void) {
     return _mm256_setzero_ps();
 }

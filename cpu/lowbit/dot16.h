@@ -41,4 +41,26 @@ SIMD_INLINE vint dot_sum(const vint *acc, int bits, int mul) {
     return sum;
 }
 
+/* ---- the same for a GEMM's panel, whose codes are unpacked: one byte each, 8-bit codes as two nibbles ---- */
+
+SIMD_INLINE int gemm_parts(int bits) {
+    return bits == 8 ? 2 : 1;
+}
+SIMD_INLINE uint32_t gemm_span_steps(int bits) {
+    return dot_span_blocks(bits) * 8;
+}
+/* Unpacks one line (a dword of each of 16 rows): 8 / bits steps, each [part][row]. Returns the end of what it wrote. */
+SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
+    const int planes = bits == 8 ? 1 : 8 / bits, parts = gemm_parts(bits);
+    for (int p = 0; p < planes * parts; p++)
+        for (int v = 0; v < 2; v++, out += 32) v_store(out, dot_plane(v_load(line + 32 * v), bits, p));
+    return out;
+}
+/* acc[0] of part 0, acc[2] of part 1 (the other vector of rows lies between). */
+SIMD_INLINE vint gemm_sum(const vint *acc, int bits, int mul) {
+    vint sum = _mm256_madd_epi16(acc[0], _mm256_set1_epi16((short)mul));
+    if (bits == 8) sum = v_add(sum, _mm256_madd_epi16(acc[2], _mm256_set1_epi16((short)(16 * mul))));
+    return sum;
+}
+
 #endif

@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
 # clang-tidy finds nothing in host/, cpu/ and tools/crumb/. A file whose preprocessed text was clean before is not read again.
-# usage: tidy.sh SOURCE WORK BUILD-FOLDER
 # shellcheck disable=SC2016 # the shells that xargs starts expand it
 set -euo pipefail
-source=$1 work=$2 build=$3
+source=$1 work=$2
 cd "$source"
 mkdir -p "$work/clean"
+cmake -G Ninja -S . -B "$work/commands" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_BUILD_TYPE=Release >"$work/log"
 
 check() { # FILE
     local key
     key=$({
         clang-tidy-19 --version
-        cat .clang-tidy "$1"
+        cat .clang-tidy "$work/commands/compile_commands.json"
         clang-19 -E -P -D_GNU_SOURCE -I. -mavx2 -mfma -mf16c -mbmi2 -mavxvnni -mavx512f -mavx512bw -mavx512vl \
             -mavx512dq -mavx512vnni "$1"
     } | sha256sum | cut -c1-64)
     [ ! -e "$work/clean/$key" ] || return 0
-    clang-tidy-19 --quiet -p "$build" "$1" 2>&1 | grep -v ' warnings\? generated\.$' && return 1
+    clang-tidy-19 --quiet -p "$work/commands" "$1" 2>&1 | grep -v ' warnings\? generated\.$' && return 1
     touch "$work/clean/$key"
 }
 export -f check
-export work build
+export work
 find ./*/ \( -path './build*' -o -path './tests*' -o -path './tools/train' \) -prune -o -name '*.c' -print0 |
     xargs -0 -P "$(nproc)" -n1 bash -c 'check "$@"' _

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes tests/oracle/models and tests/oracle/expected again, from fixed seeds, and says whether they changed.
+# Makes tests/oracle/types, tests/oracle/models and tests/oracle/expected again, from fixed seeds, and says whether they changed.
 #
 # usage: tests/oracle/regenerate.sh [VENV]
 #
@@ -12,6 +12,7 @@ if ! [ -x "$venv/bin/python" ]; then
     python3 -m venv "$venv"
 fi
 "$venv/bin/pip" install --quiet --requirement "$here/requirements-regenerate.txt"
+"$venv/bin/python" "$here/make_types.py"
 "$venv/bin/python" "$here/make_models.py"
 CUDA_VISIBLE_DEVICES="" "$venv/bin/python" "$here/make_fixtures.py"
-git -C "$here" status --short models expected
+git -C "$here" status --short types models expected

@@ -1,0 +1,247 @@
+/* GEMM on the tile layout: many rows of activations, bound by the dot products.
+ *
+ * A tile-row's codes are unpacked once into a panel of one byte each, which stays in L1 while it meets every column
+ * (row of activations); so the inner loop has no unpacking: two loads of weights, one broadcast per column, one dot
+ * product per vector and column. The panel spans at most GEMM_CHUNK_STEPS steps of K (four k each); float and integer
+ * sums of all columns wait in memory between chunks, in the one order that cpu/kernels.h fixes. Columns are taken in
+ * blocks whose activations stay in L2 while all tile-rows pass.
+ *
+ * Included after a tier's simd.h and dot header; GEMM_INSTANCE(bits) makes the kernel. The dot header says how many
+ * panel vectors a step of `bits` takes (gemm_parts), how many steps an accumulator holds (gemm_span_steps), what is
+ * unpacked (gemm_panel) and how accumulators become sums (gemm_sum).
+ */
+#include "cpu/lowbit/gemm_shape.h"
+#include "cpu/lowbit/linear.h"
+
+/* One block of columns and its sums; all in the thread's scratch. */
+typedef struct gemm_block {
+    const crumb_linear_args *a;
+    shape s;
+    uint32_t n0, n_columns;
+    uint8_t *panel;  /* [steps of the chunk][parts][16 rows], 4 codes of a row each */
+    float *scales;   /* [groups of the chunk][16] */
+    float *mins;     /* as scales */
+    size_t stride;   /* columns that there is room for */
+    float *sx;       /* [n_groups][stride]: the activations' scales; 1 where they are per row */
+    int32_t *zeros;  /* as sx: sub * qsum */
+    float *sx_qsums; /* as sx: sx * qsum, for mins */
+    int32_t *sums;   /* [n_columns][16]: sums of an unfinished group */
+    float *accs;     /* [n_columns][16] */
+} gemm_block;
+
+/* ---- the dot products -------------------------------------------------------------------------------------- */
+
+/* Steps [step0, step1) of the panel, all within one span of the accumulators and one group. */
+SIMD_INLINE void gemm_span(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t step1, const int columns,
+                           const int parts, vint *acc) {
+    const size_t stride = b->a->x.k_padded;
+    UNROLL for (int i = 0; i < columns * TILE_VECTORS * parts; i++) acc[i] = v_zero();
+    const uint8_t *panel = b->panel + (size_t)step0 * (size_t)parts * LINE_BYTES;
+    for (uint32_t step = step0; step < step1; step += BLOCK_STEPS) { /* spans are whole 32-blocks */
+        UNROLL for (uint32_t u = 0; u < BLOCK_STEPS; u++, panel += parts * LINE_BYTES) {
+            vint weights[TILE_VECTORS * 2];
+            UNROLL for (int v = 0; v < TILE_VECTORS * parts; v++) weights[v] = v_load(panel + v * SIMD_LANES * 4);
+            UNROLL for (int c = 0; c < columns; c++) {
+                vint activations = v_broadcast4(q + (size_t)c * stride + (size_t)(step + u) * 4);
+                UNROLL for (int v = 0; v < TILE_VECTORS * parts; v++) {
+                    vint *to = &acc[c * TILE_VECTORS * parts + v];
+                    *to = v_pin(dot_step(*to, weights[v], activations));
+                }
+            }
+        }
+    }
+}
+
+/* Group g is complete: its sums join the float accumulators of `columns` columns from column c0 on. group0 is the
+ * chunk's first group. Types with mins have no zero point, so an instance does one of the two. */
+SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_t group0, const vint *sums,
+                           const int columns, const bool has_zero, const bool has_min) {
+    const size_t at = g * b->stride + c0;
+    const float *sx = b->sx + at, *sx_qsums = b->sx_qsums + at;
+    const int32_t *zeros = b->zeros + at;
+    const float *scales = b->scales + (size_t)(g - group0) * CRUMB_TILE_ROWS;
+    const float *mins = b->mins + (size_t)(g - group0) * CRUMB_TILE_ROWS;
+    float *accs = b->accs + (size_t)c0 * CRUMB_TILE_ROWS;
+    UNROLL for (int c = 0; c < columns; c++) {
+        vflt scale_x = v_broadcast_f32(sx[c]);
+        UNROLL for (int v = 0; v < TILE_VECTORS; v++) {
+            float *acc = accs + c * CRUMB_TILE_ROWS + v * SIMD_LANES;
+            vint exact = sums[c * TILE_VECTORS + v];
+            if (has_zero) exact = v_sub(exact, v_broadcast(zeros[c]));
+            vflt sum = v_mul_f32(scale_x, v_to_f32(exact));
+            sum = v_fma_f32(v_load_f32(scales + v * SIMD_LANES), sum, v_load_f32(acc));
+            if (has_min) sum = v_fma_f32(v_load_f32(mins + v * SIMD_LANES), v_broadcast_f32(sx_qsums[c]), sum);
+            v_store_f32(acc, sum);
+        }
+    }
+}
+
+/* Sums of one span, of `columns` columns: steps [step0, step1) of the panel. */
+SIMD_INLINE void gemm_sums(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t step1, const int bits,
+                           const int columns, vint *sums) {
+    const int parts = gemm_parts(bits);
+    vint acc[GEMM_REGISTER_COLUMNS * TILE_VECTORS * 2];
+    gemm_span(b, q, step0, step1, columns, parts, acc);
+    UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) sums[i] =
+        gemm_sum(&acc[i / TILE_VECTORS * TILE_VECTORS * parts + i % TILE_VECTORS], bits, b->a->w->mul);
+}
+
+/* Groups of one span, whose sums never leave the registers: n_groups from the chunk's first, group0, on. */
+SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t group0,
+                                   uint32_t n_groups, const int bits, const int columns, const bool has_zero,
+                                   const bool has_min) {
+    for (uint32_t g = 0; g < n_groups; g++) {
+        vint sums[GEMM_REGISTER_COLUMNS * TILE_VECTORS];
+        gemm_sums(b, q, g * BLOCK_STEPS, (g + 1) * BLOCK_STEPS, bits, columns, sums);
+        gemm_fold(b, c0, group0 + g, group0, sums, columns, has_zero, has_min);
+        v_forget(); /* float accumulators kept in registers would push out those of the dot products */
+    }
+}
+
+/* Groups of any size: their sums wait in memory between spans, and between chunks. */
+SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t step0, uint32_t step1,
+                                  const int bits, const int columns, const bool has_min) {
+    const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, span = gemm_span_steps(bits);
+    const uint32_t group0 = step0 / group_steps;
+    int32_t *saved = b->sums + (size_t)c0 * CRUMB_TILE_ROWS;
+    uint32_t g = group0;
+    for (uint32_t step = step0, end; step < step1; step = end) {
+        uint32_t group_end = (g + 1) * group_steps;
+        vint sums[GEMM_REGISTER_COLUMNS * TILE_VECTORS];
+        end = step + span < group_end ? step + span : group_end;
+        if (end > step1) end = step1;
+        gemm_sums(b, q, step - step0, end - step0, bits, columns, sums);
+        UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) sums[i] =
+            v_add(sums[i], v_load(saved + i * SIMD_LANES));
+        bool complete = end == group_end;
+        if (complete) gemm_fold(b, c0, g++, group0, sums, columns, true, has_min);
+        UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++)
+            v_store(saved + i * SIMD_LANES, complete ? v_zero() : sums[i]);
+    }
+}
+
+/* Steps [step0, step1) of K, which the panel holds, for `columns` columns from c0 of the block on. */
+SIMD_INLINE void gemm_columns(const gemm_block *b, uint32_t c0, uint32_t step0, uint32_t step1, const int bits,
+                              const int columns, const bool has_zero, const bool has_min, const bool whole) {
+    const int8_t *q = b->a->x.q + (size_t)(b->n0 + c0) * b->a->x.k_padded + (size_t)step0 * 4;
+    if (whole)
+        gemm_whole_groups(b, c0, q, step0 / BLOCK_STEPS, (step1 - step0) / BLOCK_STEPS, bits, columns, has_zero,
+                          has_min);
+    else
+        gemm_long_groups(b, c0, q, step0, step1, bits, columns, has_min);
+}
+
+SIMD_INLINE void gemm_all_columns(const gemm_block *b, uint32_t step0, uint32_t step1, const int bits,
+                                  const bool has_zero, const bool has_min, const bool whole) {
+    const int wide = (whole ? GEMM_WHOLE_COLUMNS : GEMM_REGISTER_COLUMNS) / gemm_parts(bits);
+    uint32_t c = 0;
+    for (; c + (uint32_t)wide <= b->n_columns; c += (uint32_t)wide)
+        gemm_columns(b, c, step0, step1, bits, wide, has_zero, has_min, whole);
+    for (; c < b->n_columns; c++) gemm_columns(b, c, step0, step1, bits, 1, has_zero, has_min, whole);
+}
+
+/* ---- tile-rows and blocks of columns ----------------------------------------------------------------------- */
+
+/* Unpacks steps [step0, step1) of a tile-row and converts the scales of the groups that begin or go on there. */
+SIMD_INLINE void gemm_unpack(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1, const int bits) {
+    const crumb_linear_args *a = b->a;
+    const uint8_t *codes = codes_of_tile(a, &b->s, tile);
+    uint8_t *out = b->panel;
+    const uint32_t planes = 8 / (uint32_t)bits;
+    for (uint32_t line = step0 / planes; line < step1 / planes; line++) /* a line is one dword of each row */
+        out = gemm_panel(codes + (size_t)line * LINE_BYTES, bits, out);
+    const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, group0 = step0 / group_steps;
+    for (uint32_t g = group0; g * group_steps < step1; g++) {
+        size_t from = (size_t)(g / b->s.scale_groups) * CRUMB_TILE_ROWS * b->s.scale_bytes;
+        size_t to = (size_t)(g - group0) * CRUMB_TILE_ROWS;
+        for (int v = 0; v < TILE_VECTORS; v++) {
+            v_store_f32(b->scales + to + v * SIMD_LANES,
+                        load_scale(scales_of_tile(a->w->scales, &b->s, tile) + from, b->s.scale_bytes, v));
+            if (a->w->mins)
+                v_store_f32(b->mins + to + v * SIMD_LANES,
+                            load_scale(scales_of_tile(a->w->mins, &b->s, tile) + from, b->s.scale_bytes, v));
+        }
+    }
+}
+
+/* Steps of K per panel: whole groups where they are smaller than a panel. */
+SIMD_INLINE uint32_t gemm_chunk_steps(const shape *s) {
+    uint32_t group_steps = s->group_blocks * BLOCK_STEPS;
+    return group_steps < GEMM_CHUNK_STEPS ? GEMM_CHUNK_STEPS / group_steps * group_steps : GEMM_CHUNK_STEPS;
+}
+
+SIMD_INLINE void gemm_tile(const gemm_block *b, uint32_t tile, const int bits, const bool has_zero, const bool has_min,
+                           const bool whole) {
+    const uint32_t n_steps = b->s.n_blocks * BLOCK_STEPS, chunk = gemm_chunk_steps(&b->s);
+    memset(b->sums, 0, (size_t)b->n_columns * CRUMB_TILE_ROWS * sizeof *b->sums);
+    memset(b->accs, 0, (size_t)b->n_columns * CRUMB_TILE_ROWS * sizeof *b->accs);
+    for (uint32_t step = 0; step < n_steps; step += chunk) {
+        uint32_t end = step + chunk < n_steps ? step + chunk : n_steps;
+        gemm_unpack(b, tile, step, end, bits);
+        gemm_all_columns(b, step, end, bits, has_zero, has_min, whole);
+    }
+    for (uint32_t c = 0; c < b->n_columns; c++)
+        for (uint32_t v = 0; v < TILE_VECTORS; v++) {
+            uint32_t m = tile * CRUMB_TILE_ROWS + v * SIMD_LANES;
+            if (m < b->a->w->m)
+                finish_rows(b->a, b->n0 + c, m, v_load_f32(b->accs + c * CRUMB_TILE_ROWS + v * SIMD_LANES));
+        }
+}
+
+/* The parts of the thread's scratch, in the sizes of crumb_gemm_scratch_bytes. */
+SIMD_INLINE void gemm_carve(gemm_block *b) {
+    const size_t tile_row = CRUMB_TILE_ROWS * 4, per_group = b->stride * b->s.n_groups * 4;
+    uint8_t *p = b->a->scratch;
+    b->panel = p;
+    p += GEMM_CHUNK_STEPS * tile_row * GEMM_MAX_PARTS;
+    b->scales = (float *)(void *)p;
+    b->mins = (float *)(void *)(p + GEMM_CHUNK_GROUPS * tile_row);
+    p += GEMM_CHUNK_GROUPS * tile_row * 2;
+    b->sums = (int32_t *)(void *)p;
+    b->accs = (float *)(void *)(p + b->stride * tile_row);
+    p += b->stride * tile_row * 2;
+    b->sx = (float *)(void *)p;
+    b->zeros = (int32_t *)(void *)(p + per_group);
+    b->sx_qsums = (float *)(void *)(p + 2 * per_group);
+}
+
+/* What the fold of every tile-row needs of the activations, in the order that it is read. */
+SIMD_INLINE void gemm_prepare(const gemm_block *b) {
+    const crumb_q8 *x = &b->a->x;
+    for (uint32_t c = 0; c < b->n_columns; c++)
+        for (uint32_t g = 0; g < b->s.n_groups; g++) {
+            size_t from = (size_t)(b->n0 + c) * b->s.n_groups + g, to = g * b->stride + c;
+            float sx = x->row_scale ? 1.0f : x->sx[from];
+            b->sx[to] = sx;
+            b->zeros[to] = b->a->w->sub * x->qsum[from];
+            b->sx_qsums[to] = sx * (float)x->qsum[from];
+        }
+}
+
+SIMD_INLINE void gemm_rows(const crumb_linear_args *a, const int bits, const bool has_zero, const bool has_min,
+                           const bool whole) {
+    const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded);
+    gemm_block b = {.a = a, .s = shape_of(a, bits), .stride = most};
+    gemm_carve(&b);
+    for (b.n0 = 0; b.n0 < a->n; b.n0 += b.n_columns) {
+        b.n_columns = a->n - b.n0 < most ? a->n - b.n0 : most;
+        gemm_prepare(&b);
+        for (uint32_t tile = a->tile0; tile < a->tile1; tile++) gemm_tile(&b, tile, bits, has_zero, has_min, whole);
+    }
+}
+
+/* Groups of 32 have instances of their own. */
+SIMD_INLINE void gemm(const crumb_linear_args *a, const int bits) {
+    const bool whole = a->x.group == CRUMB_TILE_K, has_min = a->w->mins != NULL;
+    if (whole && bits == 4 && has_min && a->w->sub == 0)
+        gemm_rows(a, bits, false, true, true);
+    else if (whole && bits >= 4 && !has_min)
+        gemm_rows(a, bits, true, false, true);
+    else
+        gemm_rows(a, bits, true, has_min, false);
+}
+
+#define GEMM_INSTANCE(bits)                                                                                            \
+    void SIMD_NAME(crumb_gemm_u##bits##_i8)(const crumb_linear_args *a) {                                              \
+        gemm(a, bits);                                                                                                 \
+    }

@@ -1,0 +1,36 @@
+/* Block sizes of the low-bit GEMM, from a model of L1 and L2 (that of QIGen, arXiv:2307.03738, with one level each),
+ * and the scratch they take. */
+#ifndef CRUMB_CPU_LOWBIT_GEMM_SHAPE_H
+#define CRUMB_CPU_LOWBIT_GEMM_SHAPE_H
+
+#include "host/lowbit/tile.h"
+
+enum {
+    GEMM_CHUNK_STEPS = 256,       /* steps of four k in a panel: with its 64 bytes each, half of L1 */
+    GEMM_MAX_PARTS = 2,           /* 8-bit codes are two nibbles; then a panel is all of L1, and streams from L2 */
+    GEMM_BLOCK_BYTES = 256 << 10, /* activations of one block of columns: half of L2 */
+    GEMM_MIN_COLUMNS = 48,        /* so that unpacking stays a small part */
+    GEMM_MAX_COLUMNS = 384,       /* so that their sums stay in L2 as well */
+    GEMM_REGISTER_COLUMNS = 6,    /* of one part: 12 accumulators of the 16 registers */
+    GEMM_WHOLE_COLUMNS = 4,       /* where sums are folded into floats every 8 steps, which takes registers as well */
+    GEMM_CHUNK_GROUPS = GEMM_CHUNK_STEPS / (CRUMB_TILE_K / 4)
+};
+
+/* Columns (rows of activations) per block for K: a whole number of register blocks, or n if that is less. */
+static inline uint32_t crumb_gemm_block_columns(uint32_t n, uint32_t k_padded) {
+    uint32_t fit = GEMM_BLOCK_BYTES / k_padded;
+    if (fit < GEMM_MIN_COLUMNS) fit = GEMM_MIN_COLUMNS;
+    if (fit > GEMM_MAX_COLUMNS) fit = GEMM_MAX_COLUMNS;
+    fit = fit / 12 * 12; /* of both sizes of register blocks */
+    return n < fit ? n : fit;
+}
+
+/* Scratch bytes per thread for any n: panel, scales and mins of a chunk, then per column sums and accumulators of a
+ * tile-row, and three words per group of 32. */
+static inline size_t crumb_gemm_scratch_bytes(uint32_t k_padded) {
+    size_t columns = crumb_gemm_block_columns(UINT32_MAX, k_padded), tile_row = CRUMB_TILE_ROWS * 4;
+    return GEMM_CHUNK_STEPS * tile_row * GEMM_MAX_PARTS + GEMM_CHUNK_GROUPS * tile_row * 2 +
+           columns * (tile_row * 2 + k_padded / CRUMB_TILE_K * 12);
+}
+
+#endif

@@ -1,0 +1,17 @@
+/* The small model inside the library: bytes of tools/train/model/crumb-tiny.gguf, which tools/train/ makes. */
+#include "host/engine/engine.h"
+
+/* Declared here and in model.c only: nothing else may touch the bytes. */
+extern const unsigned char crumb_embedded_model[], crumb_embedded_model_end[];
+
+__asm__(".section .rodata\n"
+        ".balign 64\n"
+        ".hidden crumb_embedded_model\n"
+        ".globl crumb_embedded_model\n"
+        "crumb_embedded_model:\n"
+        ".incbin \"crumb-tiny.gguf\"\n"
+        ".hidden crumb_embedded_model_end\n"
+        ".globl crumb_embedded_model_end\n"
+        "crumb_embedded_model_end:\n"
+        ".byte 0\n"
+        ".previous\n");

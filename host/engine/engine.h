@@ -1,0 +1,35 @@
+/* The engine's own objects: where model, tokenizer and device come together. */
+#ifndef CRUMB_ENGINE_ENGINE_H
+#define CRUMB_ENGINE_ENGINE_H
+
+#include "host/backend.h"
+#include "host/model/network.h"
+#include "host/sample/sampler.h"
+#include "host/text/tokenizer.h"
+
+struct crumb_model {
+    crumb_network net;
+    crumb_tokenizer *tokenizer; /* NULL: a synthetic model */
+    const crumb_backend *backend;
+    crumb_device *device;
+    crumb_device_info device_info;
+    crumb_buffer *buffer; /* all weights */
+    char name[256];
+    char type[16];
+    uint64_t n_params, file_bytes, weight_bytes;
+    double load_ms;
+    crumb_log_fn log;
+    void *log_user;
+};
+
+/* A model object with its device open, ready for weights. */
+crumb_status crumb_engine_model_create(const crumb_model_params *params, crumb_model **out, crumb_error *err);
+/* Params with defaults where the caller's struct is older, NULL or zero. */
+crumb_model_params crumb_engine_model_params(const crumb_model_params *params);
+/* Sets name and type once the weights are there. */
+void crumb_engine_model_describe(crumb_model *m, const char *name);
+
+void crumb_engine_log(const crumb_model *m, crumb_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,271 @@
+/* Models of random weights at the shapes of real ones, so that speed can be measured without a download. The text they
+ * would produce is noise; bytes, shapes and kernels are those of the real thing. */
+#include "host/base/checked.h"
+#include "host/base/thread.h"
+#include "host/engine/engine.h"
+#include "host/model/weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct synthetic_shape {
+    const char *name, *architecture;
+    uint32_t hidden, ff, layers, heads, kv_heads, head_dim, vocab;
+    bool tied;
+} synthetic_shape;
+
+/* From the models' published configurations. */
+static const synthetic_shape shapes[] = {
+    {"falcon3-1b", "llama", 2048, 8192, 18, 8, 4, 256, 131072, false},
+    {"mobilellm-1.5b", "llama", 1600, 4352, 54, 25, 5, 64, 32000, true},
+    {"llama3-8b", "llama", 4096, 14336, 32, 32, 8, 128, 128256, false},
+    {"bitnet-2b4t", "bitnet-b1.58", 2560, 6912, 30, 20, 5, 128, 128256, true},
+};
+
+typedef struct synthetic_type {
+    const char *name;
+    crumb_type type; /* names it, and decides how activations are quantized */
+    uint8_t bits;    /* row_scaled: of a code */
+    int16_t mul, sub;
+    bool row_scaled; /* one f32 scale per row, any K; else exactly as the file type */
+} synthetic_type;
+
+static const synthetic_type types[] = {
+    {.name = "bf16", .type = CRUMB_TYPE_BF16},
+    {.name = "f16", .type = CRUMB_TYPE_F16},
+    {.name = "i8", .type = CRUMB_TYPE_Q8_0},
+    {.name = "u4", .type = CRUMB_TYPE_Q4_0},
+    {.name = "u2", .type = CRUMB_TYPE_I2_S, .bits = 2, .mul = 2, .sub = 3, .row_scaled = true}, /* SEQ levels */
+    {.name = "ternary", .type = CRUMB_TYPE_I2_S, .bits = 2, .mul = 1, .sub = 1, .row_scaled = true},
+    {.name = "u1", .type = CRUMB_TYPE_Q1_0, .bits = 1, .mul = 2, .sub = 1, .row_scaled = true},
+};
+
+/* The row of a spec's part ("llama3-8b", "u2"), or NULL. */
+static const synthetic_shape *find_shape(const char *text, size_t n) {
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (strlen(shapes[i].name) == n && memcmp(shapes[i].name, text, n) == 0) return &shapes[i];
+    return NULL;
+}
+static const synthetic_type *find_type(const char *text, size_t n) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strlen(types[i].name) == n && memcmp(types[i].name, text, n) == 0) return &types[i];
+    return NULL;
+}
+
+static crumb_status parse_spec(const char *spec, const synthetic_shape **shape, const synthetic_type **body,
+                               const synthetic_type **head, crumb_error *err) {
+    const char *colon = strchr(spec, ':'), *second = colon ? strchr(colon + 1, ':') : NULL;
+    *shape = find_shape(spec, colon ? (size_t)(colon - spec) : strlen(spec));
+    *body = !colon ? NULL : find_type(colon + 1, second ? (size_t)(second - colon - 1) : strlen(colon + 1));
+    *head = second ? find_type(second + 1, strlen(second + 1)) : &types[1];
+    if (*shape && *body && *head && !(*head)->row_scaled) return CRUMB_OK;
+    return crumb_fail(
+        err, CRUMB_ERR_ARGUMENT,
+        "synthetic model '%s': expected SHAPE:TYPE[:HEAD] with SHAPE falcon3-1b, mobilellm-1.5b, llama3-8b or "
+        "bitnet-2b4t, TYPE bf16, i8, u4, u2, ternary or u1, HEAD f16 or i8",
+        spec);
+}
+
+/* Hands out parts of one allocation; with base NULL it only counts. */
+typedef struct carver {
+    uint8_t *base;
+    uint64_t used;
+} carver;
+
+static uint8_t *carve(carver *c, uint64_t n_bytes) {
+    uint8_t *p = c->base ? c->base + c->used : NULL;
+    c->used += crumb_round_up(n_bytes, 64);
+    return p;
+}
+
+static crumb_status make_matrix(carver *c, const synthetic_type *t, uint32_t m, uint32_t k, crumb_matrix *matrix,
+                                crumb_error *err) {
+    crumb_matrix_layout layout;
+    if (t->row_scaled) {
+        uint64_t tile_rows = crumb_div_up(m, CRUMB_TILE_ROWS), k_padded = crumb_round_up(k, CRUMB_TILE_K);
+        *matrix = (crumb_matrix){.type = t->type,
+                                 .bits = t->bits,
+                                 .scales_f32 = true,
+                                 .mul = t->mul,
+                                 .sub = t->sub,
+                                 .m = m,
+                                 .k = k,
+                                 .group = (uint32_t)k_padded};
+        matrix->codes = carve(c, tile_rows * CRUMB_TILE_ROWS * k_padded * t->bits / 8);
+        matrix->scales = carve(c, tile_rows * CRUMB_TILE_ROWS * sizeof(float));
+        return CRUMB_OK;
+    }
+    CRUMB_TRY(crumb_matrix_plan(t->type, m, k, matrix, &layout, err));
+    crumb_matrix_bind(matrix, &layout, carve(c, layout.total_bytes));
+    return CRUMB_OK;
+}
+
+static crumb_status make_weight(carver *c, const synthetic_type *t, uint32_t m, uint32_t k, crumb_weight *w,
+                                crumb_error *err) {
+    w->scale = 1;
+    return make_matrix(c, t, m, k, &w->matrix, err);
+}
+
+static crumb_status make_layer(carver *c, const synthetic_type *t, const crumb_hparams *h, crumb_layer *l,
+                               crumb_error *err) {
+    uint32_t q = h->num_attention_heads * h->head_dim, kv = h->num_key_value_heads * h->head_dim;
+    uint32_t hidden = h->hidden_size, ff = h->intermediate_size;
+    l->attn_norm = (const float *)(const void *)carve(c, hidden * sizeof(float));
+    l->ffn_norm = (const float *)(const void *)carve(c, hidden * sizeof(float));
+    l->attn_sub_norm = (const float *)(const void *)carve(c, q * sizeof(float));
+    l->ffn_sub_norm = (const float *)(const void *)carve(c, ff * sizeof(float));
+    CRUMB_TRY(make_weight(c, t, q, hidden, &l->attn_q, err));
+    CRUMB_TRY(make_weight(c, t, kv, hidden, &l->attn_k, err));
+    CRUMB_TRY(make_weight(c, t, kv, hidden, &l->attn_v, err));
+    CRUMB_TRY(make_weight(c, t, hidden, q, &l->attn_output, err));
+    CRUMB_TRY(make_weight(c, t, ff, hidden, &l->ffn_gate, err));
+    CRUMB_TRY(make_weight(c, t, ff, hidden, &l->ffn_up, err));
+    return make_weight(c, t, hidden, ff, &l->ffn_down, err);
+}
+
+static crumb_status make_network(carver *c, crumb_network *net, const synthetic_type *body, const synthetic_type *head,
+                                 crumb_error *err) {
+    const crumb_hparams *h = &net->hparams;
+    CRUMB_TRY(make_weight(c, head, h->vocab_size, h->hidden_size, &net->head, err));
+    net->embedding = net->head.matrix;
+    if (!net->tied) CRUMB_TRY(make_matrix(c, head, h->vocab_size, h->hidden_size, &net->embedding, err));
+    for (uint32_t i = 0; i < h->num_hidden_layers; i++) CRUMB_TRY(make_layer(c, body, h, &net->layers[i], err));
+    net->output_norm = (const float *)(const void *)carve(c, h->hidden_size * sizeof(float));
+    net->inv_freq = (const float *)(const void *)carve(c, h->rope_dims / 2 * sizeof(float));
+    return CRUMB_OK;
+}
+
+/* ---- filling ----------------------------------------------------------------------------------------------- */
+
+typedef struct fill_job {
+    uint8_t *base;
+    uint64_t n_bytes;
+    uint64_t and_mask, or_mask; /* applied to each random word, so that halves are finite and small */
+} fill_job;
+
+static const uint64_t fill_chunk = 1u << 20;
+
+static crumb_status fill_one(void *ctx, uint64_t i, crumb_error *err) {
+    (void)err;
+    const fill_job *job = ctx;
+    uint64_t begin = i * fill_chunk, end = begin + fill_chunk < job->n_bytes ? begin + fill_chunk : job->n_bytes;
+    uint64_t state = 0x9e3779b97f4a7c15u * (i + 1);
+    for (uint64_t at = begin; at + 8 <= end; at += 8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        uint64_t word = (state & job->and_mask) | job->or_mask;
+        memcpy(job->base + at, &word, 8);
+    }
+    return CRUMB_OK;
+}
+
+static void fill_bytes(int n_threads, const void *p, uint64_t n_bytes, uint64_t and_mask, uint64_t or_mask) {
+    fill_job job = {(uint8_t *)(uintptr_t)p, n_bytes, and_mask, or_mask};
+    crumb_parallel_for(n_threads, crumb_div_up(n_bytes, fill_chunk), fill_one, &job, NULL);
+}
+
+static void fill_floats(const void *p, uint64_t n, float value) {
+    float *out = (float *)(uintptr_t)p;
+    for (uint64_t i = 0; i < n; i++) out[i] = value;
+}
+
+static void fill_matrix(int n_threads, const crumb_matrix *w) {
+    uint64_t padded_m = crumb_round_up(w->m, CRUMB_TILE_ROWS), padded_k = crumb_round_up(w->k, CRUMB_TILE_K);
+    if (w->bits == 0) { /* +-2^-7 .. 2^-6 */
+        bool bf16 = w->type == CRUMB_TYPE_BF16;
+        fill_bytes(n_threads, w->codes, (uint64_t)w->m * w->k * 2, bf16 ? 0x807f807f807f807fu : 0x83ff83ff83ff83ffu,
+                   bf16 ? 0x3c003c003c003c00u : 0x2000200020002000u);
+        return;
+    }
+    fill_bytes(n_threads, w->codes, padded_m * padded_k * w->bits / 8, UINT64_MAX, 0);
+    uint64_t n_scales = padded_m * (padded_k / w->group);
+    if (w->scales_f32)
+        fill_floats(w->scales, n_scales, 0.01f);
+    else
+        fill_bytes(n_threads, w->scales, n_scales * 2, 0x00ff00ff00ff00ffu, 0x1400140014001400u); /* about 2^-10 */
+}
+
+static void fill_network(int n_threads, const crumb_network *net) {
+    const crumb_hparams *h = &net->hparams;
+    for (uint32_t i = 0; i < h->num_hidden_layers; i++) {
+        const crumb_layer *l = &net->layers[i];
+        const crumb_weight *weights[] = {&l->attn_q,   &l->attn_k, &l->attn_v,  &l->attn_output,
+                                         &l->ffn_gate, &l->ffn_up, &l->ffn_down};
+        for (size_t j = 0; j < sizeof weights / sizeof *weights; j++) fill_matrix(n_threads, &weights[j]->matrix);
+        fill_floats(l->attn_norm, h->hidden_size, 1);
+        fill_floats(l->ffn_norm, h->hidden_size, 1);
+        fill_floats(l->attn_sub_norm, h->num_attention_heads * h->head_dim, 1);
+        fill_floats(l->ffn_sub_norm, h->intermediate_size, 1);
+    }
+    fill_matrix(n_threads, &net->head.matrix);
+    if (!net->tied) fill_matrix(n_threads, &net->embedding);
+    fill_floats(net->output_norm, h->hidden_size, 1);
+    crumb_rope_inv_freq(h, NULL, (float *)(uintptr_t)net->inv_freq);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------- */
+
+static void set_hparams(crumb_network *net, const synthetic_shape *s) {
+    net->arch = crumb_arch_find(s->architecture);
+    net->tied = s->tied;
+    net->hparams = (crumb_hparams){.vocab_size = s->vocab,
+                                   .hidden_size = s->hidden,
+                                   .intermediate_size = s->ff,
+                                   .num_hidden_layers = s->layers,
+                                   .num_attention_heads = s->heads,
+                                   .num_key_value_heads = s->kv_heads,
+                                   .head_dim = s->head_dim,
+                                   .rope_dims = s->head_dim,
+                                   .max_position_embeddings = 131072,
+                                   .rms_norm_eps = 1e-5f,
+                                   .rope_theta = 500000,
+                                   .rope_linear_factor = 1};
+    snprintf(net->hparams.architecture, sizeof net->hparams.architecture, "%s", s->architecture);
+}
+
+static uint64_t count_params(const crumb_network *net) {
+    const crumb_hparams *h = &net->hparams;
+    uint64_t q = (uint64_t)h->num_attention_heads * h->head_dim, kv = (uint64_t)h->num_key_value_heads * h->head_dim;
+    uint64_t layer = h->hidden_size * (2 * q + 2 * kv + 3 * (uint64_t)h->intermediate_size);
+    return h->num_hidden_layers * layer + (net->tied ? 1 : 2) * (uint64_t)h->vocab_size * h->hidden_size;
+}
+
+static crumb_status build(crumb_model *m, const synthetic_type *body, const synthetic_type *head, crumb_error *err) {
+    carver c = {0};
+    void *base;
+    m->net.layers = calloc(m->net.hparams.num_hidden_layers, sizeof *m->net.layers);
+    if (!m->net.layers) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for the layers");
+    CRUMB_TRY(make_network(&c, &m->net, body, head, err));
+    CRUMB_TRY(m->backend->device.buffer_create(m->device, c.used, "the synthetic weights", &m->buffer, &base, err));
+    m->weight_bytes = m->file_bytes = c.used;
+    c = (carver){.base = base};
+    CRUMB_TRY(make_network(&c, &m->net, body, head, err));
+    fill_network(m->device_info.n_threads, &m->net);
+    m->n_params = count_params(&m->net);
+    return CRUMB_OK;
+}
+
+crumb_status crumb_model_open_synthetic(const char *spec, const crumb_model_params *params, crumb_model **out,
+                                        crumb_error *err) {
+    uint64_t start = crumb_now_ns();
+    const synthetic_shape *shape;
+    const synthetic_type *body, *head;
+    crumb_model *m = NULL;
+    *out = NULL;
+    crumb_model_params p = crumb_engine_model_params(params);
+    CRUMB_TRY(parse_spec(spec, &shape, &body, &head, err));
+    CRUMB_TRY(crumb_engine_model_create(&p, &m, err));
+    set_hparams(&m->net, shape);
+    crumb_status status = build(m, body, head, err);
+    if (status != CRUMB_OK) {
+        crumb_model_close(m);
+        return status;
+    }
+    crumb_engine_model_describe(m, spec);
+    snprintf(m->type, sizeof m->type, "%s", body->name);
+    m->load_ms = (double)(crumb_now_ns() - start) / 1e6;
+    *out = m;
+    return CRUMB_OK;
+}

@@ -1,0 +1,22 @@
+/* The architectures, and the pieces they share. */
+#ifndef CRUMB_MODEL_ARCH_H
+#define CRUMB_MODEL_ARCH_H
+
+#include "host/model/network.h"
+
+extern const crumb_arch crumb_arch_llama, crumb_arch_bitnet, crumb_arch_bitnet_25, crumb_arch_bitnet_b158;
+
+/* One row of a layer's tensor table. */
+#define CRUMB_LAYER_VECTOR(file_name, member, columns)                                                                 \
+    {.name = file_name, .kind = CRUMB_TENSOR_VECTOR, .offset = offsetof(crumb_layer, member), .k = columns}
+#define CRUMB_LAYER_MATRIX(file_name, member, rows, columns)                                                           \
+    {.name = file_name, .kind = CRUMB_TENSOR_MATRIX, .offset = offsetof(crumb_layer, member), .m = rows, .k = columns}
+
+/* q/k/v, RoPE and attention over x (normed); the result is num_attention_heads * head_dim wide. */
+crumb_value crumb_arch_attention(crumb_graph *g, const crumb_network *net, uint32_t index, crumb_value x);
+/* activation(gate x) * (up x), intermediate_size wide. */
+crumb_value crumb_arch_gated(crumb_graph *g, const crumb_network *net, uint32_t index, crumb_value x);
+/* residual += w in, and `in` is released. */
+void crumb_arch_add(crumb_graph *g, const crumb_weight *w, crumb_value in, crumb_value residual);
+
+#endif

@@ -1,0 +1,30 @@
+/* Hyper-parameters of a model, read and checked from a GGUF file's keys. Names are Hugging Face's. */
+#ifndef CRUMB_MODEL_HPARAMS_H
+#define CRUMB_MODEL_HPARAMS_H
+
+#include "host/container/gguf.h"
+
+typedef struct crumb_hparams {
+    char architecture[32];
+    uint32_t vocab_size;
+    uint32_t hidden_size;
+    uint32_t intermediate_size;
+    uint32_t num_hidden_layers;
+    uint32_t num_attention_heads;
+    uint32_t num_key_value_heads;
+    uint32_t head_dim;
+    uint32_t rope_dims;               /* of each head, from its start */
+    uint32_t max_position_embeddings; /* the context the model was trained for */
+    float rms_norm_eps;
+    float rope_theta;
+    float rope_linear_factor; /* positions are divided by it; 1: no scaling */
+} crumb_hparams;
+
+/* Reads the keys of `architecture`. A missing or senseless value is FORMAT; a key that asks for something crumb does
+ * not do (experts, YaRN, soft-capping, a Hadamard transform ...) is UNSUPPORTED. Both name the key. */
+crumb_status crumb_hparams_read(const crumb_gguf *g, const char *architecture, crumb_hparams *out, crumb_error *err);
+
+/* Checks ranges and that the parts fit together; also for shapes that come from a table. */
+crumb_status crumb_hparams_check(const crumb_hparams *h, crumb_error *err);
+
+#endif

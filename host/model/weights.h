@@ -1,0 +1,42 @@
+/* Weights: which tensors of a file a network needs, where each goes in one allocation, and packing them there.
+ *
+ * Everything is copied out of the mapped file, in the layout that kernels read: after packing the file can go, and
+ * resident memory is the packed weights alone. Pages of the file are dropped tensor by tensor while packing.
+ */
+#ifndef CRUMB_MODEL_WEIGHTS_H
+#define CRUMB_MODEL_WEIGHTS_H
+
+#include "host/model/network.h"
+
+/* One tensor on its way from file to memory. Exactly one of matrix, vector and scalar is set. */
+typedef struct crumb_weights_entry {
+    const crumb_gguf_tensor *tensor;
+    crumb_matrix *matrix;
+    const float **vector;
+    float *scalar;
+    crumb_matrix_layout layout; /* of a matrix */
+    uint64_t offset;            /* in the allocation; a multiple of 64 */
+} crumb_weights_entry;
+
+typedef struct crumb_weights {
+    crumb_weights_entry *entries;
+    size_t n_entries, capacity;
+    uint64_t total_bytes; /* of the allocation */
+    uint64_t inv_freq_offset;
+    const crumb_gguf_tensor *rope_freqs; /* per-frequency divisors of llama3's scaling; NULL: none */
+} crumb_weights;
+
+/* Finds every tensor that net->arch asks for and checks its shape; sets net->layers (owned by the caller, freed with
+ * free()) and net->tied. A tensor that nothing asked for is UNSUPPORTED: running without it would be wrong. */
+crumb_status crumb_weights_plan(const crumb_gguf *g, crumb_network *net, crumb_weights *out, crumb_error *err);
+void crumb_weights_free(crumb_weights *w);
+
+/* Packs all entries into `base` (total_bytes, zeroed, 64-byte aligned) on n_threads threads and points the network's
+ * weights there. `progress` is called from the calling thread. */
+crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_network *net, uint8_t *base, int n_threads,
+                                crumb_progress_fn progress, void *progress_user, crumb_error *err);
+
+/* Angles per position of each rotated pair, linear scaling applied; divisors may be NULL. */
+void crumb_rope_inv_freq(const crumb_hparams *h, const float *divisors, float *out);
+
+#endif

@@ -1,0 +1,159 @@
+#include "host/base/checked.h"
+#include "host/base/file.h"
+#include "host/base/memory.h"
+#include "host/base/thread.h"
+#include "host/model/weights.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One piece of work: tile rows [tile0, tile1) of a matrix, or a whole vector or scalar. */
+typedef struct pack_item {
+    uint32_t entry;
+    uint32_t tile0, tile1;
+} pack_item;
+
+typedef struct packer {
+    const crumb_gguf *g;
+    crumb_weights *weights;
+    uint8_t *base;
+    pack_item *items;
+    uint64_t n_items;
+    atomic_uint *left; /* per entry: items still to do */
+    atomic_uint_fast64_t done;
+    const void *caller; /* identifies the calling thread, the only one that reports progress */
+    crumb_progress_fn progress;
+    void *progress_user;
+} packer;
+
+static _Thread_local char thread_marker;
+
+/* About this many packed bytes make one item: small enough to balance, large enough not to matter. */
+static const uint64_t item_bytes = 1u << 20;
+
+static uint32_t tiles_per_item(const crumb_weights_entry *e) {
+    uint64_t tiles = crumb_div_up(e->matrix->m, CRUMB_TILE_ROWS);
+    uint64_t per_item = crumb_div_up(tiles * item_bytes, e->layout.total_bytes ? e->layout.total_bytes : 1);
+    return (uint32_t)(per_item < tiles ? per_item : tiles);
+}
+
+static uint64_t count_items(const crumb_weights_entry *e) {
+    return e->matrix ? crumb_div_up(crumb_div_up(e->matrix->m, CRUMB_TILE_ROWS), tiles_per_item(e)) : 1;
+}
+
+static crumb_status make_items(packer *p, crumb_error *err) {
+    const crumb_weights *w = p->weights;
+    for (size_t i = 0; i < w->n_entries; i++) p->n_items += count_items(&w->entries[i]);
+    CRUMB_TRY(crumb_calloc(p->n_items, sizeof *p->items, "the packing list", (void **)&p->items, err));
+    CRUMB_TRY(crumb_calloc(w->n_entries, sizeof *p->left, "the packing list", (void **)&p->left, err));
+    pack_item *item = p->items;
+    for (uint32_t i = 0; i < w->n_entries; i++) {
+        const crumb_weights_entry *e = &w->entries[i];
+        uint64_t n = count_items(e), tiles = e->matrix ? crumb_div_up(e->matrix->m, CRUMB_TILE_ROWS) : 0;
+        uint32_t step = e->matrix ? tiles_per_item(e) : 0;
+        atomic_init(&p->left[i], (unsigned)n);
+        for (uint64_t j = 0; j < n; j++) {
+            uint64_t end = (j + 1) * step;
+            *item++ = (pack_item){i, (uint32_t)(j * step), (uint32_t)(end < tiles ? end : tiles)};
+        }
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status pack_floats(const packer *p, const crumb_weights_entry *e, crumb_error *err) {
+    const crumb_gguf_tensor *t = e->tensor;
+    float *out = e->scalar ? e->scalar : (float *)(void *)(p->base + e->offset);
+    crumb_type_row_to_f32(t->type, crumb_gguf_tensor_data(p->g, t), t->dims[0], 0, out);
+    for (uint64_t i = 0; i < t->dims[0]; i++)
+        if (!isfinite(out[i]))
+            return crumb_fail(err, CRUMB_ERR_FORMAT, "value %llu is not finite", (unsigned long long)i);
+    return CRUMB_OK;
+}
+
+typedef struct guarded_item {
+    packer *packer;
+    const pack_item *item;
+} guarded_item;
+
+static crumb_status pack_item_guarded(void *ctx, crumb_error *err) {
+    const guarded_item *gi = ctx;
+    const packer *p = gi->packer;
+    const crumb_weights_entry *e = &p->weights->entries[gi->item->entry];
+    crumb_status status;
+    if (e->matrix)
+        status = crumb_matrix_pack(e->tensor->type, crumb_gguf_tensor_data(p->g, e->tensor), e->matrix, &e->layout,
+                                   p->base + e->offset, gi->item->tile0, gi->item->tile1, err);
+    else
+        status = pack_floats(p, e, err);
+    return status == CRUMB_OK ? status : crumb_fail_prefix(err, status, "tensor '%s'", e->tensor->name);
+}
+
+static crumb_status pack_one(void *ctx, uint64_t index, crumb_error *err) {
+    packer *p = ctx;
+    guarded_item gi = {p, &p->items[index]};
+    CRUMB_TRY(crumb_file_guard(crumb_gguf_path(p->g), pack_item_guarded, &gi, err));
+    if (atomic_fetch_sub(&p->left[gi.item->entry], 1) == 1)
+        crumb_gguf_tensor_release(p->g, p->weights->entries[gi.item->entry].tensor);
+    uint64_t done = atomic_fetch_add(&p->done, 1) + 1;
+    if (p->progress && p->caller == &thread_marker && !p->progress(p->progress_user, (float)done / (float)p->n_items))
+        return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "loading was interrupted");
+    return CRUMB_OK;
+}
+
+void crumb_rope_inv_freq(const crumb_hparams *h, const float *divisors, float *out) {
+    for (uint32_t i = 0; i < h->rope_dims / 2; i++) {
+        double f = pow((double)h->rope_theta, -2.0 * i / h->rope_dims) / (double)h->rope_linear_factor;
+        out[i] = (float)(divisors ? f / (double)divisors[i] : f);
+    }
+}
+
+typedef struct rope_read {
+    const crumb_gguf *g;
+    const crumb_weights *weights;
+    const crumb_hparams *hparams;
+    float *out;
+} rope_read;
+
+static crumb_status read_rope_freqs(void *ctx, crumb_error *err) {
+    const rope_read *r = ctx;
+    const crumb_gguf_tensor *t = r->weights->rope_freqs;
+    float divisors[2048]; /* rope_dims is at most 4096 (crumb_hparams_check) */
+    if (t) crumb_type_row_to_f32(t->type, crumb_gguf_tensor_data(r->g, t), t->dims[0], 0, divisors);
+    for (uint64_t i = 0; t && i < t->dims[0]; i++)
+        if (!(divisors[i] > 0) || !isfinite(divisors[i]))
+            return crumb_fail(err, CRUMB_ERR_FORMAT, "tensor 'rope_freqs.weight': value %llu is not a positive number",
+                              (unsigned long long)i);
+    crumb_rope_inv_freq(r->hparams, t ? divisors : NULL, r->out);
+    return CRUMB_OK;
+}
+
+static void bind(crumb_weights *w, crumb_network *net, const uint8_t *base) {
+    for (size_t i = 0; i < w->n_entries; i++) {
+        crumb_weights_entry *e = &w->entries[i];
+        if (e->matrix) crumb_matrix_bind(e->matrix, &e->layout, base + e->offset);
+        if (e->vector) *e->vector = (const float *)(const void *)(base + e->offset);
+    }
+    if (net->tied) net->head.matrix = net->embedding;
+}
+
+crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_network *net, uint8_t *base, int n_threads,
+                                crumb_progress_fn progress, void *progress_user, crumb_error *err) {
+    packer p = {.g = g,
+                .weights = w,
+                .base = base,
+                .caller = &thread_marker,
+                .progress = progress,
+                .progress_user = progress_user};
+    bind(w, net, base);
+    float *inv_freq = (float *)(void *)(base + w->inv_freq_offset);
+    net->inv_freq = inv_freq;
+    rope_read rope = {g, w, &net->hparams, inv_freq};
+    crumb_status status = crumb_file_guard(crumb_gguf_path(g), read_rope_freqs, &rope, err);
+    if (status == CRUMB_OK) status = make_items(&p, err);
+    if (status == CRUMB_OK) status = crumb_parallel_for(n_threads, p.n_items, pack_one, &p, err);
+    free(p.items);
+    free(p.left);
+    return status;
+}
