@@ -77,13 +77,13 @@ static void read_some_merges(const crumb_vocab *v, const uint8_t **cursor, uint3
 }
 
 /* Names the first entry that could not be read. */
-static crumb_status fail_merge(const crumb_gguf *g, const crumb_gguf_value *merges, uint32_t index, crumb_error *err) {
+static crumb_status fail_merge(const crumb_gguf_value *merges, uint32_t index, crumb_error *err) {
     const uint8_t *cursor = merges->array.data;
     crumb_bytes text = crumb_gguf_next_string(&cursor);
     for (uint32_t i = 0; i < index; i++) text = crumb_gguf_next_string(&cursor);
     return crumb_fail(err, CRUMB_ERR_FORMAT,
-                      "%s: %s: entry %u, '%.*s', is not two tokens of the vocabulary that join to a third",
-                      crumb_gguf_path(g), KEY_MERGES, index, (int)(text.size < 100 ? text.size : 100), text.data);
+                      "%s: entry %u, '%.*s', is not two tokens of the vocabulary that join to a third", KEY_MERGES,
+                      index, (int)(text.size < 100 ? text.size : 100), text.data);
 }
 
 static crumb_status read_merges(const crumb_gguf *g, crumb_bpe *b, crumb_error *err) {
@@ -91,8 +91,8 @@ static crumb_status read_merges(const crumb_gguf *g, crumb_bpe *b, crumb_error *
     CRUMB_TRY(crumb_gguf_get_array(g, KEY_MERGES, true, CRUMB_GGUF_STRING, &merges, err));
     uint64_t n_slots = 2;
     if (merges->array.n > INT32_MAX / 4)
-        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: %s has %llu entries; at most %d are possible", crumb_gguf_path(g),
-                          KEY_MERGES, (unsigned long long)merges->array.n, INT32_MAX / 4);
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s has %llu entries; at most %d are possible", KEY_MERGES,
+                          (unsigned long long)merges->array.n, INT32_MAX / 4);
     uint32_t n = (uint32_t)merges->array.n, n_read;
     while (n_slots < 2 * (uint64_t)n) n_slots *= 2;
     b->slot_mask = (uint32_t)(n_slots - 1);
@@ -103,7 +103,7 @@ static crumb_status read_merges(const crumb_gguf *g, crumb_bpe *b, crumb_error *
     for (uint32_t i = 0; i < n; i += n_read) {
         uint32_t n_now = n - i < CRUMB_FIND_MANY / 2 ? n - i : CRUMB_FIND_MANY / 2;
         read_some_merges(b->vocab, &cursor, n_now, b->merges + i, i ? b->merges[i - 1].token : 0, &n_read);
-        if (n_read < n_now) return fail_merge(g, merges, i + n_read, err);
+        if (n_read < n_now) return fail_merge(merges, i + n_read, err);
         for (uint32_t j = i; j < i + n_now; j++)
             __builtin_prefetch(&b->slots[hash_pair(b, b->merges[j].left, b->merges[j].right) >> 32 & b->slot_mask]);
         for (uint32_t j = i; j < i + n_now; j++) {

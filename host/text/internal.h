@@ -66,7 +66,7 @@ int32_t crumb_vocab_find(const crumb_vocab *v, const char *text, size_t n_bytes)
 enum { CRUMB_FIND_MANY = 128 };
 void crumb_vocab_find_many(const crumb_vocab *v, const crumb_bytes *texts, size_t n, int32_t *ids);
 /* Makes v->bytes, once the attributes are final. */
-crumb_status crumb_vocab_spell(const crumb_gguf *g, crumb_vocab *v, crumb_token_spelling spelling, crumb_error *err);
+crumb_status crumb_vocab_spell(crumb_vocab *v, crumb_token_spelling spelling, crumb_error *err);
 /* Writes the byte-level spelling of `bytes`, at most 2 * n_bytes, and returns its size. */
 size_t crumb_vocab_write_byte_level(const char *bytes, size_t n_bytes, char *out);
 

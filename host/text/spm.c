@@ -25,15 +25,13 @@ static crumb_status read_scores(const crumb_gguf *g, crumb_spm *s, crumb_error *
     const crumb_gguf_value *scores = NULL;
     CRUMB_TRY(crumb_gguf_get_array(g, KEY_SCORES, true, CRUMB_GGUF_F32, &scores, err));
     if (scores->array.n != n_tokens)
-        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: %s has %llu entries for %u tokens", crumb_gguf_path(g),
-                          KEY_SCORES, (unsigned long long)scores->array.n, n_tokens);
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s has %llu entries for %u tokens", KEY_SCORES,
+                          (unsigned long long)scores->array.n, n_tokens);
     CRUMB_TRY(crumb_calloc(n_tokens, sizeof *s->ranks, "the scores", (void **)&s->ranks, err));
     for (uint32_t i = 0; i < n_tokens; i++) {
         float score;
         memcpy(&score, scores->array.data + 4 * (size_t)i, 4);
-        if (score != score)
-            return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: %s of token %u is not a number", crumb_gguf_path(g),
-                              KEY_SCORES, i);
+        if (score != score) return crumb_fail(err, CRUMB_ERR_FORMAT, "%s of token %u is not a number", KEY_SCORES, i);
         s->ranks[i] = rank_of_score(score);
     }
     return CRUMB_OK;

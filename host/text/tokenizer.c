@@ -35,8 +35,7 @@ static crumb_status read_token_id(const crumb_gguf *g, const char *key, uint32_t
     }
     CRUMB_TRY(crumb_gguf_get_u32(g, key, true, &value, err));
     if (value >= n_tokens)
-        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: %s is %u, but the vocabulary has %u tokens", crumb_gguf_path(g),
-                          key, value, n_tokens);
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s is %u, but the vocabulary has %u tokens", key, value, n_tokens);
     *id = (int32_t)value;
     return CRUMB_OK;
 }
@@ -50,17 +49,17 @@ static crumb_status read_common_keys(const crumb_gguf *g, crumb_tokenizer *t, cr
     CRUMB_TRY(crumb_gguf_get_bool(g, "tokenizer.ggml.add_bos_token", false, &t->add_bos, err));
     CRUMB_TRY(crumb_gguf_get_bool(g, "tokenizer.ggml.add_eos_token", false, &t->add_eos, err));
     if ((t->add_bos && t->bos < 0) || (t->add_eos && t->eos < 0))
-        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: texts shall %s, but tokenizer.ggml.%s_token_id is missing",
-                          crumb_gguf_path(g), t->add_bos && t->bos < 0 ? "begin with BOS" : "end with EOS",
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "texts shall %s, but tokenizer.ggml.%s_token_id is missing",
+                          t->add_bos && t->bos < 0 ? "begin with BOS" : "end with EOS",
                           t->add_bos && t->bos < 0 ? "bos" : "eos");
     return CRUMB_OK;
 }
 
-/* White space that only the attributes' owner strips; then the lists that texts are searched for. */
+/* What needs both the vocabulary and the keys. */
 static crumb_status finish_vocab(const crumb_gguf *g, crumb_tokenizer *t, const char *lstrip_token,
                                  crumb_token_spelling spelling, crumb_error *err) {
     CRUMB_TRY(crumb_vocab_set_roles(g, &t->vocab, t->eos, lstrip_token, err));
-    CRUMB_TRY(crumb_vocab_spell(g, &t->vocab, spelling, err));
+    CRUMB_TRY(crumb_vocab_spell(&t->vocab, spelling, err));
     CRUMB_TRY(crumb_specials_create(&t->vocab, CRUMB_TOKEN_USER_DEFINED, &t->user_defined, err));
     return crumb_specials_create(&t->vocab, CRUMB_TOKEN_USER_DEFINED | CRUMB_TOKEN_CONTROL | CRUMB_TOKEN_UNKNOWN,
                                  &t->special, err);
@@ -72,8 +71,8 @@ static crumb_status open_bpe(const crumb_gguf *g, crumb_tokenizer *t, crumb_erro
     const crumb_pretokenizer *pre = crumb_pretokenizer_find(name);
     if (!pre)
         return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
-                          "%s: tokenizer.ggml.pre is '%.*s', a pre-tokenizer that crumb does not have",
-                          crumb_gguf_path(g), (int)(name.size < 100 ? name.size : 100), name.data);
+                          "tokenizer.ggml.pre is '%.*s', a pre-tokenizer that crumb does not have",
+                          (int)(name.size < 100 ? name.size : 100), name.data);
     t->is_bpe = true;
     t->bos = t->eos = t->unknown = -1;
     t->add_bos = pre->adds_bos;
@@ -87,8 +86,8 @@ static crumb_status open_spm(const crumb_gguf *g, crumb_tokenizer *t, crumb_erro
     CRUMB_TRY(crumb_gguf_get_bool(g, "tokenizer.ggml.remove_extra_whitespaces", false, &collapse, err));
     if (collapse || crumb_gguf_find(g, "tokenizer.ggml.precompiled_charsmap"))
         return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
-                          "%s: tokenizer.ggml.%s asks for a normalization of texts that crumb does not do",
-                          crumb_gguf_path(g), collapse ? "remove_extra_whitespaces" : "precompiled_charsmap");
+                          "tokenizer.ggml.%s asks for a normalization of texts that crumb does not do",
+                          collapse ? "remove_extra_whitespaces" : "precompiled_charsmap");
     t->bos = 1, t->eos = 2, t->unknown = 0;
     t->add_bos = t->add_space_prefix = true;
     CRUMB_TRY(read_common_keys(g, t, err));
@@ -102,8 +101,7 @@ static crumb_status open_model(const crumb_gguf *g, crumb_tokenizer *t, crumb_er
     CRUMB_TRY(crumb_gguf_get_string(g, "tokenizer.ggml.model", true, &model, err));
     bool is_bpe = is(model, "gpt2");
     if (!is_bpe && !is(model, "llama"))
-        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
-                          "%s: tokenizer.ggml.model is '%.*s'; crumb has 'gpt2' and 'llama'", crumb_gguf_path(g),
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%.*s'; crumb has 'gpt2' and 'llama'",
                           (int)(model.size < 100 ? model.size : 100), model.data);
     CRUMB_TRY(crumb_vocab_open(g, &t->vocab, err));
     return is_bpe ? open_bpe(g, t, err) : open_spm(g, t, err);

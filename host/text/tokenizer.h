@@ -8,7 +8,8 @@
 typedef struct crumb_tokenizer crumb_tokenizer;
 
 /* Fails with UNSUPPORTED for a tokenizer.ggml.model or .pre that crumb does not implement (named), with FORMAT for a
- * damaged vocabulary. Copies what it needs: the file may be closed afterwards. */
+ * damaged vocabulary; messages name the key, and the caller puts the file's name before them. Copies what it needs: the
+ * file may be closed afterwards. */
 crumb_status crumb_tokenizer_open(const crumb_gguf *g, crumb_tokenizer **out, crumb_error *err);
 void crumb_tokenizer_close(crumb_tokenizer *t);
 

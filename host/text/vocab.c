@@ -89,7 +89,7 @@ static void copy_texts(crumb_vocab *v, const uint8_t **cursor, uint32_t first, u
     }
 }
 
-static crumb_status read_texts(const crumb_gguf *g, const crumb_gguf_value *tokens, crumb_vocab *v, crumb_error *err) {
+static crumb_status read_texts(const crumb_gguf_value *tokens, crumb_vocab *v, crumb_error *err) {
     const uint8_t *cursor = tokens->array.data;
     for (uint32_t i = 0; i < v->n_tokens; i++) {
         uint32_t n_left = v->n_tokens - i;
@@ -99,8 +99,8 @@ static crumb_status read_texts(const crumb_gguf *g, const crumb_gguf_value *toke
         uint32_t tag;
         crumb_vocab_slot *slot = find_slot(v, text.data, text.size, &tag);
         if (slot->id >= 0)
-            return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: %s: tokens %d and %u are both '%.*s'", crumb_gguf_path(g),
-                              KEY_TOKENS, slot->id, i, (int)(text.size < 100 ? text.size : 100), text.data);
+            return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: tokens %d and %u are both '%.*s'", KEY_TOKENS, slot->id, i,
+                              (int)(text.size < 100 ? text.size : 100), text.data);
         *slot = (crumb_vocab_slot){tag, (int32_t)i};
     }
     return CRUMB_OK;
@@ -119,14 +119,13 @@ static crumb_status read_types(const crumb_gguf *g, crumb_vocab *v, crumb_error 
     const crumb_gguf_value *types = NULL;
     CRUMB_TRY(crumb_gguf_get_array(g, KEY_TOKEN_TYPE, false, CRUMB_GGUF_I32, &types, err));
     if (types && types->array.n != v->n_tokens)
-        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: %s has %llu entries for %u tokens", crumb_gguf_path(g),
-                          KEY_TOKEN_TYPE, (unsigned long long)types->array.n, v->n_tokens);
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s has %llu entries for %u tokens", KEY_TOKEN_TYPE,
+                          (unsigned long long)types->array.n, v->n_tokens);
     for (uint32_t i = 0; i < v->n_tokens; i++) {
         int32_t type = 1;
         if (types) memcpy(&type, types->array.data + 4 * (size_t)i, 4);
         if (type < 0 || type > 6)
-            return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: %s of token %u is %d, which is no type", crumb_gguf_path(g),
-                              KEY_TOKEN_TYPE, i, type);
+            return crumb_fail(err, CRUMB_ERR_FORMAT, "%s of token %u is %d, which is no type", KEY_TOKEN_TYPE, i, type);
         v->attributes[i] = attributes[type];
     }
     return CRUMB_OK;
@@ -141,12 +140,12 @@ crumb_status crumb_vocab_open(const crumb_gguf *g, crumb_vocab *v, crumb_error *
     for (uint64_t i = 0; i < tokens->array.n; i++) n_text_bytes += crumb_gguf_next_string(&cursor).size;
     /* Byte-level text is longer than its bytes and SentencePiece's is not shorter: 32-bit offsets serve both. */
     if (tokens->array.n == 0 || tokens->array.n > INT32_MAX / 4 || n_text_bytes > INT32_MAX)
-        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: %s has %llu tokens of %llu bytes; need 1 to %d of at most %d",
-                          crumb_gguf_path(g), KEY_TOKENS, (unsigned long long)tokens->array.n,
-                          (unsigned long long)n_text_bytes, INT32_MAX / 4, INT32_MAX);
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s has %llu tokens of %llu bytes; need 1 to %d of at most %d",
+                          KEY_TOKENS, (unsigned long long)tokens->array.n, (unsigned long long)n_text_bytes,
+                          INT32_MAX / 4, INT32_MAX);
     v->n_tokens = (uint32_t)tokens->array.n;
     CRUMB_TRY(allocate(v, n_text_bytes, err));
-    CRUMB_TRY(read_texts(g, tokens, v, err));
+    CRUMB_TRY(read_texts(tokens, v, err));
     return read_types(g, v, err);
 }
 
@@ -235,8 +234,8 @@ static int read_byte_token(crumb_bytes text) {
 }
 
 /* Writes the bytes of a token, never more than its text has. */
-static crumb_status spell(const crumb_gguf *g, const crumb_vocab *v, int32_t id, crumb_token_spelling spelling,
-                          char *out, size_t *n, crumb_error *err) {
+static crumb_status spell(const crumb_vocab *v, int32_t id, crumb_token_spelling spelling, char *out, size_t *n,
+                          crumb_error *err) {
     crumb_bytes text = crumb_vocab_text(v, id);
     unsigned attributes = v->attributes[id];
     *n = 0;
@@ -245,8 +244,8 @@ static crumb_status spell(const crumb_gguf *g, const crumb_vocab *v, int32_t id,
     } else if (attributes & CRUMB_TOKEN_BYTE) {
         int byte = read_byte_token(text);
         if (byte < 0)
-            return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: %s: token %d has the type byte but is not of the form <0xNN>",
-                              crumb_gguf_path(g), KEY_TOKENS, id);
+            return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: token %d has the type byte but is not of the form <0xNN>",
+                              KEY_TOKENS, id);
         out[(*n)++] = (char)byte;
     } else if (attributes & CRUMB_TOKEN_NORMAL) {
         if (spelling == CRUMB_SPELLING_SENTENCEPIECE) {
@@ -258,14 +257,14 @@ static crumb_status spell(const crumb_gguf *g, const crumb_vocab *v, int32_t id,
     return CRUMB_OK;
 }
 
-crumb_status crumb_vocab_spell(const crumb_gguf *g, crumb_vocab *v, crumb_token_spelling spelling, crumb_error *err) {
+crumb_status crumb_vocab_spell(crumb_vocab *v, crumb_token_spelling spelling, crumb_error *err) {
     CRUMB_TRY(crumb_calloc((uint64_t)v->text_at[v->n_tokens] + 1, 1, "the vocabulary", (void **)&v->bytes, err));
     CRUMB_TRY(
         crumb_calloc((uint64_t)v->n_tokens + 1, sizeof *v->bytes_at, "the vocabulary", (void **)&v->bytes_at, err));
     uint32_t at = 0;
     for (uint32_t i = 0; i < v->n_tokens; i++) {
         size_t n;
-        CRUMB_TRY(spell(g, v, (int32_t)i, spelling, v->bytes + at, &n, err));
+        CRUMB_TRY(spell(v, (int32_t)i, spelling, v->bytes + at, &n, err));
         at += (uint32_t)n;
         v->bytes_at[i + 1] = at;
     }
