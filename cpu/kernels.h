@@ -108,6 +108,6 @@ size_t crumb_cpu_kernel_scratch(const crumb_matrix *w);
 #define CRUMB_CPU_KERNEL(name, op, bits, type, acts, isa, max_n, rank, bound, fn) crumb_linear_fn fn;
 #include "cpu/kernels.def"
 #undef CRUMB_CPU_KERNEL
-crumb_quantize_fn crumb_quantize__ref;
+crumb_quantize_fn crumb_quantize__ref, crumb_quantize__avx2;
 
 #endif

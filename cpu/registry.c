@@ -31,8 +31,7 @@ const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act
 }
 
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa) {
-    (void)isa;
-    return crumb_quantize__ref;
+    return crumb_isa_includes(isa, CRUMB_ISA_AVX2) ? crumb_quantize__avx2 : crumb_quantize__ref;
 }
 
 size_t crumb_cpu_kernel_scratch(const crumb_matrix *w) {
