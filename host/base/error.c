@@ -61,6 +61,9 @@ static void copy_escaped(char *out, size_t size, const char *text) {
     out[used] = 0;
 }
 
+#undef crumb_fail /* what error.h tells the static analyzer */
+#undef crumb_fail_prefix
+
 crumb_status crumb_fail(crumb_error *err, crumb_status status, const char *format, ...) {
     if (err) {
         char raw[sizeof err->message];

@@ -15,6 +15,12 @@ crumb_status crumb_fail(crumb_error *err, crumb_status status, const char *forma
 crumb_status crumb_fail_prefix(crumb_error *err, crumb_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The static analyzer reads one file at a time; this tells it that failing never returns CRUMB_OK. */
+#ifdef __clang_analyzer__
+#define crumb_fail(err, status, ...)        ((crumb_fail)(err, status, __VA_ARGS__), (status))
+#define crumb_fail_prefix(err, status, ...) ((crumb_fail_prefix)(err, status, __VA_ARGS__), (status))
+#endif
+
 /* Forwards a failure: CRUMB_TRY(call(..., err)); */
 #define CRUMB_TRY(expression)                                                                                          \
     do {                                                                                                               \

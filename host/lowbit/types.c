@@ -271,7 +271,7 @@ void crumb_type_row_to_f32(crumb_type type, const uint8_t *row, uint64_t k, floa
         return;
     }
     for (uint64_t b = 0; b < k / info->block; b++, row += info->block_bytes, out += info->block) {
-        uint8_t codes[256];
+        uint8_t codes[256] = {0};
         float scale = tensor_scale, min = 0;
         crumb_type_decode_row(type, row, info->block, codes, &scale, &min);
         for (uint32_t i = 0; i < info->block; i++) out[i] = scale * (float)(info->mul * codes[i] - info->sub);
