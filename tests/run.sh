@@ -50,6 +50,11 @@ if [ -n "$missing" ]; then
 fi
 
 [ -z "$offline" ] || export CRUMB_TEST_OFFLINE=1
+# A real model, for tests of the label full.
+if [ ${#select[@]} = 0 ] && [ -z "${CRUMB_TEST_SMOLLM2:-}" ]; then
+    CRUMB_TEST_SMOLLM2=$(tools/get-model.sh ${offline:+--offline} smollm2) && export CRUMB_TEST_SMOLLM2 ||
+        echo 'tests/run.sh: without SmolLM2 its tests are skipped' >&2
+fi
 export CTEST_OUTPUT_ON_FAILURE=1
 jobs=$(nproc)
 cmake -G Ninja -S . -B build-tests -DCMAKE_BUILD_TYPE=Release -DCRUMB_TESTS=ON -DCRUMB_WERROR=ON \
