@@ -73,14 +73,23 @@ crumb_value crumb_arch_attention(crumb_graph *g, const crumb_network *net, uint3
     return out;
 }
 
+static crumb_activation_fn gate_fn(const crumb_network *net) {
+    switch (net->hparams.hidden_act) {
+    case CRUMB_HIDDEN_ACT_SILU: return CRUMB_ACT_FN_SILU;
+    case CRUMB_HIDDEN_ACT_RELU2: return CRUMB_ACT_FN_RELU2;
+    case CRUMB_HIDDEN_ACT_DEFAULT: break;
+    }
+    return net->arch->ffn_fn;
+}
+
 crumb_value crumb_arch_gated(crumb_graph *g, const crumb_network *net, uint32_t index, crumb_value x) {
     const crumb_hparams *h = &net->hparams;
     const crumb_layer *layer = &net->layers[index];
     crumb_value gate = crumb_graph_value(g, h->intermediate_size), up = crumb_graph_value(g, h->intermediate_size);
     const crumb_weight *weights[] = {&layer->ffn_gate, &layer->ffn_up};
     crumb_graph_linear(g, x, 2, weights, (crumb_value[]){gate, up}, CRUMB_NO_VALUE);
-    crumb_graph_append(g, &(crumb_op){.kind = CRUMB_OP_GATED,
-                                      .gated = {.gate = gate, .up = up, .out = gate, .fn = net->arch->ffn_fn}});
+    crumb_graph_append(
+        g, &(crumb_op){.kind = CRUMB_OP_GATED, .gated = {.gate = gate, .up = up, .out = gate, .fn = gate_fn(net)}});
     crumb_graph_release(g, up);
     return gate;
 }

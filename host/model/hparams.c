@@ -84,6 +84,23 @@ static crumb_status read_rope_scaling(const crumb_gguf *g, crumb_hparams *h, cru
     return crumb_gguf_get_f32(g, factor_key.text, true, &h->rope_linear_factor, err);
 }
 
+/* Files of BitNet 2B-4T under the architecture `bitnet` say here that they do not gate with its SiLU. */
+static crumb_status read_hidden_act(const crumb_gguf *g, crumb_hparams *h, crumb_error *err) {
+    key_name key = key_of(h->architecture, "hidden_activation");
+    crumb_bytes name = {NULL, 0};
+    CRUMB_TRY(crumb_gguf_get_string(g, key.text, false, &name, err));
+    if (name.size == 0) return CRUMB_OK;
+    if (name.size == 4 && memcmp(name.data, "silu", 4) == 0) {
+        h->hidden_act = CRUMB_HIDDEN_ACT_SILU;
+    } else if (name.size == 5 && memcmp(name.data, "relu2", 5) == 0) {
+        h->hidden_act = CRUMB_HIDDEN_ACT_RELU2;
+    } else {
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "key '%s': activation '%.*s' is not supported (silu, relu2)",
+                          key.text, (int)(name.size < 64 ? name.size : 64), name.data);
+    }
+    return CRUMB_OK;
+}
+
 /* A count that some files give per layer: all layers must agree. */
 static crumb_status get_uniform_u32(const crumb_gguf *g, const char *key, bool required, uint32_t *out,
                                     crumb_error *err) {
@@ -136,6 +153,7 @@ crumb_status crumb_hparams_read(const crumb_gguf *g, const char *architecture, c
     h.rope_dims = h.head_dim;
     CRUMB_TRY(crumb_gguf_get_u32(g, key_of(a, "rope.dimension_count").text, false, &h.rope_dims, err));
     CRUMB_TRY(read_rope_scaling(g, &h, err));
+    CRUMB_TRY(read_hidden_act(g, &h, err));
     const crumb_gguf_tensor *embedding = crumb_gguf_find_tensor(g, "token_embd.weight");
     if (!embedding) return crumb_fail(err, CRUMB_ERR_FORMAT, "tensor 'token_embd.weight' is missing");
     if (embedding->dims[1] > INT32_MAX)
@@ -169,17 +187,19 @@ crumb_status crumb_hparams_check(const crumb_hparams *h, crumb_error *err) {
             return crumb_fail(err, CRUMB_ERR_FORMAT, "key '%s.%s': %u is outside 1..%u", h->architecture,
                               ranges[i].name, ranges[i].value, ranges[i].max);
     if (h->num_attention_heads % h->num_key_value_heads != 0)
-        return crumb_fail(err, CRUMB_ERR_FORMAT, "%u attention heads cannot share %u key/value heads",
-                          h->num_attention_heads, h->num_key_value_heads);
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "key '%s.attention.head_count_kv': %u does not divide %u heads",
+                          h->architecture, h->num_key_value_heads, h->num_attention_heads);
     if (h->rope_dims > h->head_dim || h->rope_dims % 2 != 0)
         return crumb_fail(err, CRUMB_ERR_FORMAT, "key '%s.rope.dimension_count': %u does not fit heads of %u",
                           h->architecture, h->rope_dims, h->head_dim);
     if (!(h->rms_norm_eps >= 0 && h->rms_norm_eps < 1))
         return crumb_fail(err, CRUMB_ERR_FORMAT, "key '%s.attention.layer_norm_rms_epsilon': %g is not sensible",
                           h->architecture, (double)h->rms_norm_eps);
-    if (!(h->rope_theta > 0 && isfinite(h->rope_theta)) ||
-        !(h->rope_linear_factor > 0 && isfinite(h->rope_linear_factor)))
-        return crumb_fail(err, CRUMB_ERR_FORMAT, "architecture '%s': RoPE base %g or factor %g is not sensible",
-                          h->architecture, (double)h->rope_theta, (double)h->rope_linear_factor);
+    if (!(h->rope_theta > 0 && isfinite(h->rope_theta)))
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "key '%s.rope.freq_base': %g is not sensible", h->architecture,
+                          (double)h->rope_theta);
+    if (!(h->rope_linear_factor > 0 && isfinite(h->rope_linear_factor)))
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "key '%s.rope.scaling.factor': %g is not sensible", h->architecture,
+                          (double)h->rope_linear_factor);
     return CRUMB_OK;
 }

@@ -4,6 +4,13 @@
 
 #include "host/container/gguf.h"
 
+/* What the feed-forward part gates with. */
+typedef enum crumb_hidden_act {
+    CRUMB_HIDDEN_ACT_DEFAULT, /* the file does not say: the architecture's own */
+    CRUMB_HIDDEN_ACT_SILU,
+    CRUMB_HIDDEN_ACT_RELU2,
+} crumb_hidden_act;
+
 typedef struct crumb_hparams {
     char architecture[32];
     uint32_t vocab_size;
@@ -18,6 +25,7 @@ typedef struct crumb_hparams {
     float rms_norm_eps;
     float rope_theta;
     float rope_linear_factor; /* positions are divided by it; 1: no scaling */
+    crumb_hidden_act hidden_act;
 } crumb_hparams;
 
 /* Reads the keys of `architecture`. A missing or senseless value is FORMAT; a key that asks for something crumb does

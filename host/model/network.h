@@ -49,7 +49,7 @@ typedef struct crumb_tensor_rule {
 typedef struct crumb_arch {
     const char *name; /* general.architecture */
     crumb_rope_pairing pairing;
-    crumb_activation_fn ffn_fn;
+    crumb_activation_fn ffn_fn; /* unless the file names another */
     const crumb_tensor_rule *layer_tensors;
     size_t n_layer_tensors;
     /* Appends one layer to the graph; returns the residual stream after it. */
