@@ -42,7 +42,8 @@ def hugging_face_config(model):
               "tie_word_embeddings": "output.weight" not in model.tensors, "attn_implementation": "eager",
               "bos_token_id": 1, "eos_token_id": 2}
     if not model.bitnet:
-        return transformers.LlamaConfig(**common)
+        biases = "blk.0.attn_q.bias" in model.tensors
+        return transformers.LlamaConfig(attention_bias=biases, mlp_bias=biases, **common)
     relu2 = model.arch != "bitnet" or model.key("hidden_activation") == "relu2"
     return transformers.BitNetConfig(hidden_act="relu2" if relu2 else "silu", **common)
 
@@ -53,10 +54,15 @@ def halves(w, n_head):
 
 
 def hugging_face_weights(model):
-    def weight(name):
-        w = model.tensors[name + ".weight"].to_float()
-        scale = model.tensors.get(name + ".scale")
-        return w if scale is None else w * scale.w[0, 0]
+    def tensor(name, kind):
+        w = model.tensors[f"{name}.{kind}"].to_float()
+        if f"{name}.scale" in model.tensors:
+            w = w * model.tensors[f"{name}.scale"].w[0, 0]
+        if not model.bitnet and name.endswith(("attn_q", "attn_k")):
+            n_head = model.n_head if name.endswith("attn_q") else model.n_head_kv
+            w = halves(w.reshape(-1, w.shape[1] if kind == "weight" else 1), n_head)
+        vector = kind == "bias" or name.endswith("norm")
+        return torch.from_numpy(np.ascontiguousarray(w.reshape(-1) if vector else w))
 
     names = {"model.embed_tokens": "token_embd", "model.norm": "output_norm"}
     if "output.weight" in model.tensors:
@@ -71,10 +77,9 @@ def hugging_face_weights(model):
         names.update({f"model.layers.{i}.{hf}": f"blk.{i}.{ours}" for hf, ours in per_layer.items()})
     state = {}
     for hf, ours in names.items():
-        w = weight(ours)
-        if not model.bitnet and ours.endswith(("attn_q", "attn_k")):
-            w = halves(w, model.n_head if ours.endswith("attn_q") else model.n_head_kv)
-        state[hf + ".weight"] = torch.from_numpy(np.ascontiguousarray(w[0] if hf.endswith("norm") else w))
+        state[hf + ".weight"] = tensor(ours, "weight")
+        if ours + ".bias" in model.tensors:
+            state[hf + ".bias"] = tensor(ours, "bias")
     return state
 
 

@@ -39,6 +39,7 @@ class Spec:
     rest: str = "Q4_0"
     one_scale: bool = False  # the same scale in all blocks of a tensor, as models trained so have
     scale_tensors: bool = False  # blocks of scale 1, and the scale in a tensor NAME.scale beside each weight
+    biases: bool = False  # a tensor NAME.bias beside each weight
     rope: str = None  # "linear", "llama3"
     vocabulary: str = "spm"
     keys: dict = field(default_factory=dict)
@@ -56,7 +57,7 @@ MODELS = [
     Spec("llama-bf16", "BF16", embed="BF16", rope="linear", **SMALL),
     Spec("llama-q4_0", "Q4_0", embed="Q4_0"),
     Spec("llama-q4_1", "Q4_1", embed="Q4_1", head="Q8_0", rope="llama3"),
-    Spec("llama-q8_0", "Q8_0", embed="Q8_0", heads=2, head_dim=48),
+    Spec("llama-q8_0", "Q8_0", embed="Q8_0", heads=2, head_dim=48, biases=True),
     Spec("llama-tq1_0", "TQ1_0", **K256),
     Spec("llama-tq2_0", "TQ2_0", one_scale=True, **K256),
     Spec("llama-i2_s", "I2_S", head="F16", rope="llama3", **K128),
@@ -116,6 +117,8 @@ class Builder:
 
     def linear(self, name, k, rows):
         spec = self.spec
+        if spec.biases:
+            self.out.add(name + ".bias", (rows,), "F32", gguf_write.dense("F32", self.rng.normal(0, 0.5, rows)))
         if not spec.scale_tensors:
             return self.matrix(name + ".weight", k, rows, spec.type)
         codes, d, _ = codes_and_scales(self.rng, spec.type, rows, k, 1.5, True)

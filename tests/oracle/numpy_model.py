@@ -74,10 +74,12 @@ class Model:
         return np.maximum(x, 0) ** 2 if relu2 else x / (1 + np.exp(-x))
 
     def multiply(self, name, x, activation):
-        """A linear layer with what may stand beside its weight: a scale of the tensor (bitnet)."""
+        """A linear layer with what may stand beside its weight: a scale of the tensor, a bias."""
         y = linear(self.tensors[name + ".weight"], x, activation)
         if name + ".scale" in self.tensors:
             y = y * float(self.tensors[name + ".scale"].w[0, 0])
+        if name + ".bias" in self.tensors:
+            y = y + self.tensors[name + ".bias"].w[0].astype(np.float64)
         return y
 
     def rope(self, x, positions):
