@@ -29,17 +29,16 @@ static uint32_t slot_of(const recorder *r, crumb_value v) {
     return r->desc->values[v].slot;
 }
 
-static crumb_step *add_step(recorder *r, const crumb_op *op, crumb_step_fn *run) {
-    crumb_step *s = &r->p->steps[r->p->n_steps];
-    s->run = run;
+static crumb_step *add_step(recorder *r, const crumb_op *op, const crumb_step_kind *kind) {
+    crumb_step *s = &r->p->steps[r->p->n_steps++];
+    s->kind = kind;
     s->layer = op ? op->layer : 0;
-    s->counter = (uint32_t)r->p->n_steps++;
     s->on_outputs = r->after_select;
     return s;
 }
 
-static void add_simple_step(recorder *r, const crumb_op *op, crumb_step_fn *run) {
-    add_step(r, op, run)->op = *op;
+static void add_simple_step(recorder *r, const crumb_op *op, const crumb_step_kind *kind) {
+    add_step(r, op, kind)->op = *op;
 }
 
 /* ---- linear ------------------------------------------------------------------------------------------------ */
@@ -110,7 +109,7 @@ static bool logged_before(const crumb_plan *p, uint32_t index) {
     const crumb_step *last = &p->steps[p->n_steps - 1];
     const crumb_matrix *w = last->linear.parts[index].part.w;
     for (const crumb_step *s = p->steps; s <= last; s++) {
-        if (s->run != crumb_step_linear) continue;
+        if (s->kind != &crumb_step_linear) continue;
         for (uint32_t i = 0; i < (s == last ? index : s->linear.n_parts); i++) {
             const crumb_matrix *other = s->linear.parts[i].part.w;
             if (other->type == w->type && other->m == w->m && other->k == w->k) return true;
@@ -183,7 +182,7 @@ static crumb_status cut_chunks(recorder *r, crumb_step *s, uint32_t n_units, cru
 /* `norm` and `gated` are the ops folded in, or NULL. */
 static crumb_status add_linear(recorder *r, const crumb_op *op, const crumb_op *norm, const crumb_op *gated,
                                crumb_error *err) {
-    crumb_step step = {.run = crumb_step_linear, .layer = op->layer, .on_outputs = r->after_select};
+    crumb_step step = {.kind = &crumb_step_linear, .layer = op->layer, .on_outputs = r->after_select};
     step.linear.x = norm ? norm->norm.x : op->linear.x;
     step.linear.add = op->linear.add;
     step.linear.k = r->desc->values[op->linear.x].width;
@@ -210,11 +209,9 @@ static crumb_status add_linear(recorder *r, const crumb_op *op, const crumb_op *
     }
     CRUMB_TRY(cut_chunks(r, &step, n_units, err));
     if (quantizes || norm) {
-        crumb_step *prepare = add_step(r, op, crumb_step_prepare);
-        prepare->linear = step.linear;
-        prepare->only_shared = true;
+        add_step(r, op, &crumb_step_prepare)->linear = step.linear;
     }
-    add_step(r, op, crumb_step_linear)->linear = step.linear;
+    add_step(r, op, &crumb_step_linear)->linear = step.linear;
     log_choices(r->p);
     return CRUMB_OK;
 }
@@ -250,7 +247,7 @@ static void set_heads(crumb_step *s, crumb_value q, crumb_value k, uint32_t n_he
 
 /* Rotation, and, where the attention op follows, storing k and v in the same step. */
 static crumb_status add_rope(recorder *r, const crumb_op *op, const crumb_op *attention, crumb_error *err) {
-    crumb_step *s = add_step(r, op, crumb_step_rotate);
+    crumb_step *s = add_step(r, op, &crumb_step_rotate);
     set_heads(s, op->rope.q, op->rope.k, op->rope.n_head, op->rope.n_head_kv, op->rope.head_dim);
     s->attention.rope_dims = op->rope.dims;
     s->attention.pairing = op->rope.pairing;
@@ -271,13 +268,13 @@ static void add_attention(recorder *r, const crumb_op *op, bool stored) {
     uint32_t n_head = op->attention.n_head, n_kv = op->attention.n_head_kv, dim = op->attention.head_dim;
     crumb_step *s;
     if (!stored) {
-        s = add_step(r, op, crumb_step_rotate);
+        s = add_step(r, op, &crumb_step_rotate);
         set_heads(s, op->attention.q, op->attention.k, n_head, n_kv, dim);
         s->attention.store = true;
         s->attention.v = op->attention.v;
         s->attention.kv_layer = op->attention.kv_layer;
     }
-    s = add_step(r, op, crumb_step_attention);
+    s = add_step(r, op, &crumb_step_attention);
     set_heads(s, op->attention.q, op->attention.k, n_head, n_kv, dim);
     s->attention.v = op->attention.v;
     s->attention.out = op->attention.out;
@@ -320,7 +317,7 @@ static crumb_status track_values(recorder *r, size_t index, crumb_error *err) {
 static crumb_status add_norm(recorder *r, size_t *index, crumb_error *err) {
     const crumb_op *norm = op_at(r, *index);
     if (!norm_folds(r, *index)) {
-        add_simple_step(r, norm, crumb_step_rms_norm);
+        add_simple_step(r, norm, &crumb_step_rms_norm);
         return CRUMB_OK;
     }
     CRUMB_TRY(track_values(r, ++*index, err));
@@ -336,7 +333,7 @@ static crumb_status add_op(recorder *r, size_t *index, crumb_error *err) {
     CRUMB_TRY(track_values(r, *index, err));
     switch (op->kind) {
     case CRUMB_OP_EMBED:
-        add_simple_step(r, op, crumb_step_embed);
+        add_simple_step(r, op, &crumb_step_embed);
         if (!r->p->n_vocab || op->embed.table->m < r->p->n_vocab) r->p->n_vocab = op->embed.table->m;
         return CRUMB_OK;
     case CRUMB_OP_RMS_NORM: return add_norm(r, index, err);
@@ -355,14 +352,14 @@ static crumb_status add_op(recorder *r, size_t *index, crumb_error *err) {
         return CRUMB_OK;
     }
     case CRUMB_OP_ATTENTION: add_attention(r, op, false); return CRUMB_OK;
-    case CRUMB_OP_GATED: add_simple_step(r, op, crumb_step_gated); return CRUMB_OK;
+    case CRUMB_OP_GATED: add_simple_step(r, op, &crumb_step_gated); return CRUMB_OK;
     case CRUMB_OP_SELECT:
-        add_simple_step(r, op, crumb_step_select);
+        add_simple_step(r, op, &crumb_step_select);
         r->p->steps[r->p->n_steps - 1].on_outputs = false;
         return CRUMB_OK;
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT:
-        add_simple_step(r, op, op->kind == CRUMB_OP_SIGNAL ? crumb_step_signal : crumb_step_wait);
+        add_simple_step(r, op, op->kind == CRUMB_OP_SIGNAL ? &crumb_step_signal : &crumb_step_wait);
         r->p->steps[r->p->n_steps - 1].on_outputs = false;
         return CRUMB_OK;
     }
@@ -382,8 +379,7 @@ static crumb_status add_all_ops(recorder *r, crumb_error *err) {
         if (status != CRUMB_OK) return name_op(desc, i, status, err);
         rotates = rotates || desc->ops[i].kind == CRUMB_OP_ROPE;
     }
-    if (rotates) /* read only after other steps' barriers, unless the span begins with it */
-        add_step(r, NULL, crumb_step_rope_table)->no_barrier_after = desc->ops[0].kind != CRUMB_OP_ROPE;
+    if (rotates) add_step(r, NULL, &crumb_step_rope_table);
     for (size_t i = 0; i < desc->n_ops; i++) {
         crumb_status status = add_op(r, &i, err);
         if (status != CRUMB_OK) return name_op(desc, i, status, err);
@@ -437,12 +433,12 @@ static crumb_status allocate_scratch(recorder *r, crumb_error *err) {
     for (size_t i = 0; i < p->n_steps; i++) {
         const crumb_step *s = &p->steps[i];
         size_t n_bytes = 0;
-        if (s->run == crumb_step_linear) {
+        if (s->kind == &crumb_step_linear) {
             n_bytes = crumb_linear_input_bytes(s, CRUMB_LOCAL_ROWS);
             if (n_bytes > local_inputs) local_inputs = n_bytes;
             n_bytes = p->max_rows > 1 ? crumb_linear_input_bytes(s, p->max_rows) : 0;
             if (n_bytes > shared_inputs) shared_inputs = n_bytes;
-        } else if (s->run == crumb_step_attention) {
+        } else if (s->kind == &crumb_step_attention) {
             n_bytes = crumb_attention_scratch_bytes(s->attention.n_head, s->attention.n_head_kv, s->attention.head_dim);
             if (n_bytes > attention) attention = n_bytes;
         }
@@ -468,9 +464,6 @@ static crumb_status allocate_scratch(recorder *r, crumb_error *err) {
 static crumb_status allocate_replay_state(recorder *r, crumb_error *err) {
     crumb_plan *p = r->p;
     void *memory;
-    p->counters = aligned_alloc(_Alignof(crumb_counter), p->n_steps * sizeof *p->counters);
-    if (!p->counters) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for a plan");
-    memset(p->counters, 0, p->n_steps * sizeof *p->counters);
     CRUMB_TRY(crumb_calloc(CRUMB_SPLIT_ROWS * (uint64_t)r->max_n_head_kv, sizeof *p->merges, "a plan", &memory, err));
     p->merges = memory;
     CRUMB_TRY(crumb_calloc(p->kv ? p->kv->params.n_sequences : 0, sizeof *p->last_position, "a plan", &memory, err));
@@ -509,6 +502,7 @@ static crumb_status record(recorder *r, crumb_device *d, const crumb_plan_desc *
     CRUMB_TRY(add_all_ops(r, err));
     CRUMB_TRY(allocate_scratch(r, err));
     CRUMB_TRY(allocate_replay_state(r, err));
+    crumb_cpu_plan_start(r->p);
     for (size_t i = 0; i < r->p->n_values; i++)
         if (r->folded[i]) r->p->values[i].readable = false;
     return CRUMB_OK;
@@ -516,8 +510,10 @@ static crumb_status record(recorder *r, crumb_device *d, const crumb_plan_desc *
 
 crumb_status crumb_cpu_plan_record(crumb_device *d, const crumb_plan_desc *desc, crumb_plan **out, crumb_error *err) {
     *out = NULL;
-    void *plan, *memory;
-    CRUMB_TRY(crumb_calloc(1, sizeof(crumb_plan), "a plan", &plan, err));
+    void *memory;
+    crumb_plan *plan = aligned_alloc(_Alignof(crumb_plan), sizeof *plan);
+    if (!plan) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for a plan");
+    memset(plan, 0, sizeof *plan);
     crumb_status status = crumb_calloc(1, sizeof(recorder), "recording a plan", &memory, err);
     if (status == CRUMB_OK) {
         recorder *r = memory;

@@ -1,8 +1,9 @@
-/* How the CPU backend keeps a recorded plan: an array of steps that all threads of the pool walk together.
+/* How the CPU backend keeps a recorded plan: an array of steps that the pool's threads walk together (cpu/walk.h).
  *
- * A step is one op, or several that need no barrier between them: a norm is folded into the linear op that reads it
+ * A step is one op, or several that need not wait for each other: a norm is folded into the linear op that reads it
  * (each thread normalises the rows that it quantizes), a gated activation into the linear op that makes gate and up
- * (each thread applies it to the columns that it has just computed). Between two steps lies one barrier.
+ * (each thread applies it to the columns that it has just computed). A step is cut into items; which thread takes which
+ * changes nothing.
  */
 #ifndef CRUMB_CPU_PLAN_H
 #define CRUMB_CPU_PLAN_H
@@ -10,8 +11,7 @@
 #include "cpu/float.h"
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
-
-#include <stdatomic.h>
+#include "cpu/walk.h"
 
 struct crumb_device {
     crumb_pool *pool;
@@ -32,7 +32,12 @@ struct crumb_kv_cache {
 };
 
 typedef struct crumb_step crumb_step;
-typedef void crumb_step_fn(crumb_plan *p, const crumb_step *s, int thread);
+
+typedef struct crumb_step_kind {
+    /* How many items the step is for the rows of this replay; 0: nothing to do. */
+    uint32_t (*n_items)(const crumb_plan *p, const crumb_step *s);
+    void (*run)(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker);
+} crumb_step_kind;
 
 /* What a linear op needs of x: quantized for one width and group, or as floats. Parts of an op often share it. */
 typedef struct crumb_linear_input {
@@ -51,12 +56,9 @@ typedef struct crumb_linear_range {
 } crumb_linear_range;
 
 struct crumb_step {
-    crumb_step_fn *run;
+    const crumb_step_kind *kind;
     uint16_t layer;
-    bool on_outputs;       /* runs on the rows that SELECT kept */
-    bool no_barrier_after; /* the next step does not read what this one writes */
-    bool only_shared;      /* runs only when inputs are prepared once for all threads (crumb_linear_shares) */
-    uint32_t counter;      /* of the plan's counters: the next piece of work to take */
+    bool on_outputs; /* runs on the rows that SELECT kept */
     union {
         crumb_op op; /* EMBED, RMS_NORM, GATED, SELECT, SIGNAL, WAIT */
         struct {
@@ -96,10 +98,6 @@ typedef struct crumb_row_block {
     uint32_t row0, n;
 } crumb_row_block;
 
-typedef struct crumb_counter {
-    _Alignas(64) _Atomic uint32_t next;
-} crumb_counter;
-
 enum {
     CRUMB_LOCAL_ROWS = 4, /* most rows whose inputs each thread prepares for itself, to save a barrier */
     CRUMB_SPLIT_ROWS = 4, /* most rows whose attention is split over chunks of keys */
@@ -122,8 +120,8 @@ struct crumb_plan {
     size_t n_values;
     crumb_step *steps;
     size_t n_steps;
+    crumb_walk walk;
     uint32_t *chunk_bounds;
-    crumb_counter *counters;
     crumb_rope_table *rope_tables;
     uint32_t n_rope_tables, rope_row_floats;
     uint32_t block_rows; /* most rows of a row block */
@@ -143,19 +141,16 @@ struct crumb_plan {
     /* The replay in progress. */
     const crumb_row *rows;
     uint32_t n_rows, n_outputs, n_blocks;
-    uint32_t number;      /* counts replays from 1 */
-    _Atomic bool stalled; /* a WAIT was not answered */
+    uint32_t number; /* counts replays from 1 */
+    bool stalled;    /* a WAIT was not answered: no further step runs */
 };
 
-/* Steps, by file. */
-crumb_step_fn crumb_step_embed, crumb_step_rms_norm, crumb_step_gated, crumb_step_select, crumb_step_signal,
-    crumb_step_wait, crumb_step_rope_table;            /* step_row.c */
-crumb_step_fn crumb_step_prepare, crumb_step_linear;   /* step_linear.c */
-crumb_step_fn crumb_step_rotate, crumb_step_attention; /* step_attention.c */
+/* Steps, by file: step_row.c, step_linear.c, step_attention.c. */
+extern const crumb_step_kind crumb_step_embed, crumb_step_rms_norm, crumb_step_gated, crumb_step_select,
+    crumb_step_signal, crumb_step_wait, crumb_step_rope_table;
+extern const crumb_step_kind crumb_step_prepare, crumb_step_linear;
+extern const crumb_step_kind crumb_step_rotate, crumb_step_attention;
 
-/* Whether a linear step's inputs are prepared once for all threads, in a step of their own, rather than by each thread
- * for itself. */
-bool crumb_linear_shares(const crumb_plan *p, const crumb_step *s);
 /* Bytes of a linear step's prepared inputs for `capacity` rows. */
 size_t crumb_linear_input_bytes(const crumb_step *s, uint32_t capacity);
 /* Bytes of scratch that a thread needs for attention with these shapes. */
@@ -178,17 +173,18 @@ static inline char *crumb_plan_thread(const crumb_plan *p, int thread) {
 static inline uint32_t crumb_step_n(const crumb_plan *p, const crumb_step *s) {
     return s->on_outputs ? p->n_outputs : p->n_rows;
 }
-/* A thread's share of n items that all cost the same. */
-static inline uint32_t crumb_share_begin(const crumb_plan *p, uint32_t n, int thread) {
-    return (uint32_t)((uint64_t)n * (uint32_t)thread / (uint32_t)p->n_threads);
+/* Units of work that all cost the same are cut into a few items per thread, each of at least `least` units. */
+static inline uint32_t crumb_even_items(const crumb_plan *p, uint64_t n_units, uint32_t least) {
+    uint64_t most = p->n_threads == 1 ? 1 : 4 * (uint64_t)p->n_threads, n = (n_units + least - 1) / least;
+    return (uint32_t)(n < most ? n : most);
 }
-/* The next of the step's items to take, in order, by whichever thread comes first: protects against a neighbour that
- * steals time from one core. */
-static inline uint32_t crumb_step_take(crumb_plan *p, const crumb_step *s) {
-    return atomic_fetch_add_explicit(&p->counters[s->counter].next, 1, memory_order_relaxed);
+/* The first unit of item `item` of n_items; that of item + 1 is its end. */
+static inline uint64_t crumb_even_begin(uint64_t n_units, uint32_t item, uint32_t n_items) {
+    return n_units * item / n_items;
 }
 
-/* Plan entries of the backend (plan.c, replay.c). */
+/* Plan entries of the backend (plan.c, replay.c), and the end of recording. */
+void crumb_cpu_plan_start(crumb_plan *p);
 crumb_status crumb_cpu_plan_record(crumb_device *d, const crumb_plan_desc *desc, crumb_plan **out, crumb_error *err);
 crumb_status crumb_cpu_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err);
 crumb_status crumb_cpu_plan_read(crumb_plan *p, crumb_value value, const float **out, uint32_t *n_rows,

@@ -6,21 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool step_runs(const crumb_plan *p, const crumb_step *s) {
-    if (s->only_shared && !crumb_linear_shares(p, s)) return false;
-    return crumb_step_n(p, s) > 0;
+static uint32_t items_of(void *ctx, uint32_t step) {
+    const crumb_plan *p = ctx;
+    const crumb_step *s = &p->steps[step];
+    return p->stalled || crumb_step_n(p, s) == 0 ? 0 : s->kind->n_items(p, s);
 }
 
-static void walk_steps(void *ctx, int thread) {
+static void run_item(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
     crumb_plan *p = ctx;
-    for (size_t i = 0; i < p->n_steps; i++) {
-        const crumb_step *s = &p->steps[i];
-        if (!step_runs(p, s)) continue;
-        s->run(p, s, thread);
-        if (s->no_barrier_after) continue;
-        crumb_pool_barrier(p->device->pool);
-        if (atomic_load_explicit(&p->stalled, memory_order_relaxed)) return;
-    }
+    p->steps[step].kind->run(p, &p->steps[step], item, walker);
+}
+
+void crumb_cpu_plan_start(crumb_plan *p) {
+    crumb_walk_init(&p->walk, p->device->pool, p->n_threads, (uint32_t)p->n_steps, items_of, run_item, p);
 }
 
 static crumb_status check_place(crumb_plan *p, const crumb_row *row, uint32_t i, crumb_error *err) {
@@ -74,11 +72,10 @@ crumb_status crumb_cpu_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_
     p->n_rows = n_rows;
     p->number++;
     cut_blocks(p);
-    for (size_t i = 0; i < p->n_steps; i++) atomic_store_explicit(&p->counters[i].next, 0, memory_order_relaxed);
-    crumb_pool_run(p->device->pool, p->n_threads, walk_steps, p);
+    crumb_walk_run(&p->walk);
     p->rows = NULL;
-    if (!atomic_load(&p->stalled)) return CRUMB_OK;
-    atomic_store(&p->stalled, false);
+    if (!p->stalled) return CRUMB_OK;
+    p->stalled = false;
     p->n_rows = 0;
     return crumb_fail(err, CRUMB_ERR_DEVICE, "another device did not signal within ten seconds");
 }
@@ -98,11 +95,11 @@ uint64_t crumb_cpu_plan_scratch_bytes(const crumb_plan *p) {
 
 void crumb_cpu_plan_destroy(crumb_plan *p) {
     if (!p) return;
+    crumb_walk_retire(&p->walk);
     crumb_pages_free(p->scratch, p->scratch_bytes);
     free(p->values);
     free(p->steps);
     free(p->chunk_bounds);
-    free(p->counters);
     free(p->rope_tables);
     free((void *)p->merges);
     free(p->last_position);

@@ -20,14 +20,24 @@ static void store(const crumb_plan *p, const crumb_step *s, uint32_t row, uint32
     p->device->ops->store_f16(v, dim, p->kv->values + base + (size_t)position * dim, 1);
 }
 
-/* One item is one head of one row: the query heads, then the key heads. */
-void crumb_step_rotate(crumb_plan *p, const crumb_step *s, int thread) {
+static uint64_t heads_to_rotate(const crumb_plan *p, const crumb_step *s) {
+    return (uint64_t)crumb_step_n(p, s) * (s->attention.n_head + s->attention.n_head_kv);
+}
+
+static uint32_t rotate_items(const crumb_plan *p, const crumb_step *s) {
+    return crumb_even_items(p, heads_to_rotate(p, s), 16);
+}
+
+/* The query heads of a row, then its key heads, which are also stored. */
+static void rotate(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    (void)walker;
     uint32_t n_head = s->attention.n_head, n_kv = s->attention.n_head_kv, dim = s->attention.head_dim;
-    uint32_t per_row = n_head + n_kv, n = crumb_step_n(p, s) * per_row, dims = s->attention.rope_dims;
+    uint32_t dims = s->attention.rope_dims, n_items = rotate_items(p, s);
     float *q = crumb_plan_floats(p, s->attention.q), *k = crumb_plan_floats(p, s->attention.k);
     const float *tables = (const float *)(const void *)(p->scratch + p->rope_values);
-    for (uint32_t i = crumb_share_begin(p, n, thread); i < crumb_share_begin(p, n, thread + 1); i++) {
-        uint32_t row = i / per_row, head = i % per_row;
+    uint64_t end = crumb_even_begin(heads_to_rotate(p, s), item + 1, n_items);
+    for (uint64_t i = crumb_even_begin(heads_to_rotate(p, s), item, n_items); i < end; i++) {
+        uint32_t row = (uint32_t)(i / (n_head + n_kv)), head = (uint32_t)(i % (n_head + n_kv));
         bool is_key = head >= n_head;
         if (is_key) head -= n_head;
         float *x = is_key ? k + ((size_t)row * n_kv + head) * dim : q + ((size_t)row * n_head + head) * dim;
@@ -36,6 +46,8 @@ void crumb_step_rotate(crumb_plan *p, const crumb_step *s, int thread) {
         if (is_key && s->attention.store) store(p, s, row, head, x);
     }
 }
+
+const crumb_step_kind crumb_step_rotate = {rotate_items, rotate};
 
 /* ---- attention --------------------------------------------------------------------------------------------- */
 
@@ -186,24 +198,26 @@ static void attend_split(crumb_plan *p, const crumb_step *s, int thread, uint32_
 }
 
 /* Few rows: items are chunks of keys, so that one long context keeps all threads busy. */
-static void attend_few_rows(crumb_plan *p, const crumb_step *s, int thread) {
-    uint32_t n_kv = s->attention.n_head_kv, item = crumb_step_take(p, s), first = 0;
-    for (uint32_t b = 0; b < p->n_blocks; b++) {
-        uint32_t n_chunks = chunks_of(p, &p->blocks[b]);
-        for (; item < first + n_kv * n_chunks; item = crumb_step_take(p, s))
-            attend_split(p, s, thread, b, (item - first) / n_chunks, (item - first) % n_chunks);
-        first += n_kv * n_chunks;
-    }
+static bool splits(const crumb_plan *p) {
+    return p->n_rows <= CRUMB_SPLIT_ROWS && p->n_threads > 1;
 }
 
-void crumb_step_attention(crumb_plan *p, const crumb_step *s, int thread) {
+static uint32_t attention_items(const crumb_plan *p, const crumb_step *s) {
+    if (!splits(p)) return s->attention.n_head_kv * p->n_blocks;
+    uint32_t n_chunks = 0;
+    for (uint32_t b = 0; b < p->n_blocks; b++) n_chunks += chunks_of(p, &p->blocks[b]);
+    return s->attention.n_head_kv * n_chunks;
+}
+
+static void attention(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
     uint32_t n_kv = s->attention.n_head_kv;
-    if (p->n_rows <= CRUMB_SPLIT_ROWS && p->n_threads > 1) {
-        attend_few_rows(p, s, thread);
+    if (!splits(p)) { /* the last blocks, which have the most keys, come first */
+        attend_whole(p, s, walker->thread, &p->blocks[item / n_kv], item % n_kv);
         return;
     }
-    for (uint32_t item; (item = crumb_step_take(p, s)) < n_kv * p->n_blocks;) {
-        uint32_t block = p->n_blocks - 1 - item / n_kv; /* the longest first */
-        attend_whole(p, s, thread, &p->blocks[block], item % n_kv);
-    }
+    uint32_t b = 0, n_chunks;
+    for (; item >= n_kv * (n_chunks = chunks_of(p, &p->blocks[b])); b++) item -= n_kv * n_chunks;
+    attend_split(p, s, walker->thread, b, item / n_chunks, item % n_chunks);
 }
+
+const crumb_step_kind crumb_step_attention = {attention_items, attention};

@@ -3,12 +3,12 @@
 
 #include "host/base/checked.h"
 
-/* Each thread preparing all rows for itself costs n * k steps of about a nanosecond's quarter; a barrier about half a
- * microsecond, and another thread's cache. */
-bool crumb_linear_shares(const crumb_plan *p, const crumb_step *s) {
+/* Whether a linear step's inputs are prepared once for all threads, in a step of their own, rather than by each thread
+ * for itself. Preparing a value takes about a quarter of a nanosecond; one more step costs about half a microsecond,
+ * and reading from another core's cache. */
+static bool shares_inputs(const crumb_plan *p, const crumb_step *s) {
     const uint64_t most_values = 16384;
     uint64_t n = crumb_step_n(p, s);
-    if (p->n_threads == 1 && n <= CRUMB_LOCAL_ROWS) return false;
     return n > 1 && (n > CRUMB_LOCAL_ROWS || n * s->linear.k > most_values);
 }
 
@@ -84,11 +84,18 @@ static void prepare_rows(const crumb_plan *p, const crumb_step *s, int thread, c
     }
 }
 
-void crumb_step_prepare(crumb_plan *p, const crumb_step *s, int thread) {
-    prepared in = inputs_of(p, s, thread, true);
-    uint32_t n = crumb_step_n(p, s);
-    prepare_rows(p, s, thread, &in, crumb_share_begin(p, n, thread), crumb_share_begin(p, n, thread + 1));
+static uint32_t prepare_items(const crumb_plan *p, const crumb_step *s) {
+    return shares_inputs(p, s) ? crumb_even_items(p, crumb_step_n(p, s), 1) : 0;
 }
+
+static void prepare(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    prepared in = inputs_of(p, s, walker->thread, true);
+    uint32_t n = crumb_step_n(p, s), n_items = prepare_items(p, s);
+    prepare_rows(p, s, walker->thread, &in, (uint32_t)crumb_even_begin(n, item, n_items),
+                 (uint32_t)crumb_even_begin(n, item + 1, n_items));
+}
+
+const crumb_step_kind crumb_step_prepare = {prepare_items, prepare};
 
 /* Tiles [tile0, tile1) of one part, for all rows. */
 static void compute(const crumb_plan *p, const crumb_step *s, int thread, const prepared *in,
@@ -148,11 +155,18 @@ static void compute_units(const crumb_plan *p, const crumb_step *s, int thread, 
     }
 }
 
-void crumb_step_linear(crumb_plan *p, const crumb_step *s, int thread) {
-    bool shared = crumb_linear_shares(p, s);
-    prepared in = inputs_of(p, s, thread, shared);
-    if (!shared) prepare_rows(p, s, thread, &in, 0, crumb_step_n(p, s));
-    const uint32_t *bounds = p->chunk_bounds + s->linear.first_chunk;
-    for (uint32_t i; (i = crumb_step_take(p, s)) < s->linear.n_chunks;)
-        compute_units(p, s, thread, &in, bounds[i], bounds[i + 1]);
+static uint32_t linear_items(const crumb_plan *p, const crumb_step *s) {
+    return crumb_step_n(p, s) ? s->linear.n_chunks : 0;
 }
+
+/* Items come from the highest down: the highest is the first chunk, and the largest. */
+static void linear(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    uint32_t index = (uint32_t)(s - p->steps), chunk = s->linear.first_chunk + s->linear.n_chunks - 1 - item;
+    bool shared = shares_inputs(p, s);
+    prepared in = inputs_of(p, s, walker->thread, shared);
+    if (!shared && walker->prepared_step != index) prepare_rows(p, s, walker->thread, &in, 0, crumb_step_n(p, s));
+    walker->prepared_step = index;
+    compute_units(p, s, walker->thread, &in, p->chunk_bounds[chunk], p->chunk_bounds[chunk + 1]);
+}
+
+const crumb_step_kind crumb_step_linear = {linear_items, linear};

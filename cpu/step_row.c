@@ -6,38 +6,94 @@
 #include <math.h>
 #include <string.h>
 
-void crumb_step_embed(crumb_plan *p, const crumb_step *s, int thread) {
+static uint32_t one_item(const crumb_plan *p, const crumb_step *s) {
+    (void)p;
+    (void)s;
+    return 1;
+}
+
+/* ---- embedding --------------------------------------------------------------------------------------------- */
+
+static uint32_t embed_items(const crumb_plan *p, const crumb_step *s) {
+    (void)s;
+    return crumb_even_items(p, p->n_rows, 4);
+}
+
+static void embed(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    (void)walker;
     const crumb_matrix *table = s->op.embed.table;
     float *out = crumb_plan_floats(p, s->op.embed.out), scale = s->op.embed.scale;
-    uint32_t n = p->n_rows, width = table->k;
-    for (uint32_t r = crumb_share_begin(p, n, thread); r < crumb_share_begin(p, n, thread + 1); r++) {
-        float *row = out + (size_t)r * width;
+    uint32_t n_items = embed_items(p, s), width = table->k;
+    uint64_t end = crumb_even_begin(p->n_rows, item + 1, n_items);
+    for (uint64_t r = crumb_even_begin(p->n_rows, item, n_items); r < end; r++) {
+        float *row = out + r * width;
         crumb_matrix_row_to_f32(table, (uint64_t)p->rows[r].token, row);
         if (scale != 1.0f)
             for (uint32_t i = 0; i < width; i++) row[i] *= scale;
     }
 }
 
-void crumb_step_rms_norm(crumb_plan *p, const crumb_step *s, int thread) {
-    const float *x = crumb_plan_floats(p, s->op.norm.x);
-    float *out = crumb_plan_floats(p, s->op.norm.out);
-    uint32_t width = p->values[s->op.norm.x].width, unit = s->op.norm.head_dim ? s->op.norm.head_dim : width;
-    uint32_t n = crumb_step_n(p, s) * (width / unit);
-    for (uint32_t i = crumb_share_begin(p, n, thread); i < crumb_share_begin(p, n, thread + 1); i++)
-        p->device->ops->rms_norm(x + (size_t)i * unit, s->op.norm.weight, unit, s->op.norm.eps, out + (size_t)i * unit);
+const crumb_step_kind crumb_step_embed = {embed_items, embed};
+
+/* ---- norm -------------------------------------------------------------------------------------------------- */
+
+typedef struct norm_shape {
+    uint32_t width, n_items;
+    uint64_t n; /* vectors of `width` to normalise: rows, or heads of rows */
+} norm_shape;
+
+static norm_shape shape_of_norm(const crumb_plan *p, const crumb_step *s) {
+    uint32_t row = p->values[s->op.norm.x].width;
+    norm_shape shape = {.width = s->op.norm.head_dim ? s->op.norm.head_dim : row};
+    shape.n = (uint64_t)crumb_step_n(p, s) * (row / shape.width);
+    shape.n_items = crumb_even_items(p, shape.n, 1 + 2048 / shape.width);
+    return shape;
 }
 
-void crumb_step_gated(crumb_plan *p, const crumb_step *s, int thread) {
+static uint32_t norm_items(const crumb_plan *p, const crumb_step *s) {
+    return shape_of_norm(p, s).n_items;
+}
+
+static void norm(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    (void)walker;
+    norm_shape shape = shape_of_norm(p, s);
+    const float *x = crumb_plan_floats(p, s->op.norm.x);
+    float *out = crumb_plan_floats(p, s->op.norm.out);
+    uint64_t end = crumb_even_begin(shape.n, item + 1, shape.n_items) * shape.width;
+    for (uint64_t i = crumb_even_begin(shape.n, item, shape.n_items) * shape.width; i < end; i += shape.width)
+        p->device->ops->rms_norm(x + i, s->op.norm.weight, shape.width, s->op.norm.eps, out + i);
+}
+
+const crumb_step_kind crumb_step_rms_norm = {norm_items, norm};
+
+/* ---- gated activation -------------------------------------------------------------------------------------- */
+
+static uint64_t gated_values(const crumb_plan *p, const crumb_step *s) {
+    return (uint64_t)crumb_step_n(p, s) * p->values[s->op.gated.out].width;
+}
+
+static uint32_t gated_items(const crumb_plan *p, const crumb_step *s) {
+    return crumb_even_items(p, gated_values(p, s), 1024);
+}
+
+static void gated(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    (void)walker;
     const float *gate = crumb_plan_floats(p, s->op.gated.gate), *up = crumb_plan_floats(p, s->op.gated.up);
     float *out = crumb_plan_floats(p, s->op.gated.out);
-    size_t width = p->values[s->op.gated.out].width, n = crumb_step_n(p, s) * width;
-    size_t begin = n * (size_t)thread / (size_t)p->n_threads, end = n * (size_t)(thread + 1) / (size_t)p->n_threads;
+    uint32_t n_items = gated_items(p, s);
+    size_t begin = crumb_even_begin(gated_values(p, s), item, n_items);
+    size_t end = crumb_even_begin(gated_values(p, s), item + 1, n_items);
     p->device->ops->gated(gate + begin, up + begin, (uint32_t)(end - begin), s->op.gated.fn, out + begin);
 }
 
-/* In place this is a compaction: rows move towards the front in order, so one thread does it. */
-void crumb_step_select(crumb_plan *p, const crumb_step *s, int thread) {
-    if (thread != 0) return;
+const crumb_step_kind crumb_step_gated = {gated_items, gated};
+
+/* ---- select ------------------------------------------------------------------------------------------------ */
+
+/* In place this is a compaction: rows move towards the front in order, so it is a single item. */
+static void select_rows(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    (void)item;
+    (void)walker;
     const float *x = crumb_plan_floats(p, s->op.select.x);
     float *out = crumb_plan_floats(p, s->op.select.out);
     size_t width = p->values[s->op.select.x].width, to = 0;
@@ -45,15 +101,24 @@ void crumb_step_select(crumb_plan *p, const crumb_step *s, int thread) {
         if (p->rows[r].wants_output) memmove(out + width * to++, x + width * r, width * sizeof(float));
 }
 
-void crumb_step_signal(crumb_plan *p, const crumb_step *s, int thread) {
-    if (thread == 0) __atomic_store_n(s->op.rendezvous.flag, p->number, __ATOMIC_RELEASE);
+const crumb_step_kind crumb_step_select = {one_item, select_rows};
+
+/* ---- rendezvous -------------------------------------------------------------------------------------------- */
+
+static void give_signal(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    (void)item;
+    (void)walker;
+    __atomic_store_n(s->op.rendezvous.flag, p->number, __ATOMIC_RELEASE);
 }
+
+const crumb_step_kind crumb_step_signal = {one_item, give_signal};
 
 /* The other plan may already be at its next replay: any number that is not behind counts. A device that never answers
  * must not hang the engine: the wait is given up after ten seconds, and the replay fails with DEVICE. */
-void crumb_step_wait(crumb_plan *p, const crumb_step *s, int thread) {
-    if (thread != 0) return;
-    const uint64_t give_up_ns = 10u * 1000000000ull;
+static void wait_for_signal(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    (void)item;
+    (void)walker;
+    const uint64_t give_up_ns = 10u * 1000000000ull, yield_after_ns = 50000;
     uint64_t start = 0;
     for (uint32_t spins = 1;; spins++) {
         uint32_t seen = __atomic_load_n(s->op.rendezvous.flag, __ATOMIC_ACQUIRE);
@@ -63,20 +128,31 @@ void crumb_step_wait(crumb_plan *p, const crumb_step *s, int thread) {
         uint64_t now = crumb_now_ns();
         if (start == 0) start = now;
         if (now - start > give_up_ns) break;
-        if (now - start > 50000) crumb_thread_yield();
+        if (now - start > yield_after_ns) crumb_thread_yield();
     }
-    atomic_store_explicit(&p->stalled, true, memory_order_relaxed);
+    p->stalled = true;
+}
+
+const crumb_step_kind crumb_step_wait = {one_item, wait_for_signal};
+
+/* ---- tables of cosines and sines ------------------------------------------------------------------------------ */
+
+static uint32_t table_items(const crumb_plan *p, const crumb_step *s) {
+    (void)s;
+    return crumb_even_items(p, p->n_rows, 4);
 }
 
 /* Angles in double: in float, positions of some thousands would lose the low bits of the angle. */
-void crumb_step_rope_table(crumb_plan *p, const crumb_step *s, int thread) {
-    (void)s;
+static void fill_tables(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    (void)walker;
     float *values = (float *)(void *)(p->scratch + p->rope_values);
-    for (uint32_t r = crumb_share_begin(p, p->n_rows, thread); r < crumb_share_begin(p, p->n_rows, thread + 1); r++)
+    uint32_t n_items = table_items(p, s);
+    uint64_t end = crumb_even_begin(p->n_rows, item + 1, n_items);
+    for (uint64_t r = crumb_even_begin(p->n_rows, item, n_items); r < end; r++)
         for (uint32_t t = 0; t < p->n_rope_tables; t++) {
             const crumb_rope_table *table = &p->rope_tables[t];
             uint32_t half = table->dims / 2;
-            float *cosines = values + (size_t)r * p->rope_row_floats + table->offset, *sines = cosines + half;
+            float *cosines = values + r * p->rope_row_floats + table->offset, *sines = cosines + half;
             for (uint32_t i = 0; i < half; i++) {
                 double angle = (double)p->rows[r].position * (double)table->inv_freq[i];
                 cosines[i] = (float)(cos(angle) * (double)table->magnitude);
@@ -84,3 +160,5 @@ void crumb_step_rope_table(crumb_plan *p, const crumb_step *s, int thread) {
             }
         }
 }
+
+const crumb_step_kind crumb_step_rope_table = {table_items, fill_tables};

@@ -1,0 +1,48 @@
+/* A walk: a fixed row of steps that several threads do together, each step being some items of work, and no item of a
+ * step before all items of the steps before it are done.
+ *
+ * It is a barrier for work and not for threads: a step is over when its items are done, by whoever took them. Threads
+ * that come late find the step that is under way. So a thread that the system has taken off its core holds up the
+ * others only if it is in the middle of an item, and with all cores busy elsewhere a walk is never slower than on one
+ * thread, nearly.
+ */
+#ifndef CRUMB_CPU_WALK_H
+#define CRUMB_CPU_WALK_H
+
+#include "cpu/pool.h"
+
+#include <stdatomic.h>
+
+typedef struct crumb_walker {
+    int thread;
+    uint32_t prepared_step; /* for the steps' use: UINT32_MAX when the walk begins */
+} crumb_walker;
+
+typedef struct crumb_walk {
+    /* Set by crumb_walk_init. */
+    crumb_pool *pool;
+    crumb_job job;
+    uint32_t n_steps;
+    uint32_t (*n_items)(void *ctx, uint32_t step); /* asked when the steps before are done; 0: left out */
+    void (*run)(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker);
+    void *ctx;
+
+    /* Steps are numbered through all walks (modulo 2^32); the walk under way has base .. base + n_steps - 1. */
+    _Alignas(64) _Atomic uint64_t ticket;  /* step number << 32 | items not yet taken, the highest is next */
+    _Alignas(64) _Atomic uint32_t pending; /* items of the step that are not done */
+    _Alignas(64) _Atomic uint32_t step;    /* number of the step; what waiting threads watch */
+    _Atomic uint32_t n_sleepers;
+    _Atomic uint32_t base;
+} crumb_walk;
+
+/* The walk must not move in memory afterwards. */
+void crumb_walk_init(crumb_walk *walk, crumb_pool *pool, int n_threads, uint32_t n_steps,
+                     uint32_t (*n_items)(void *ctx, uint32_t step),
+                     void (*run)(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker), void *ctx);
+/* Returns when all steps are done. What the caller wrote before is seen by every item, and what items wrote by later
+ * steps and by the caller afterwards. */
+void crumb_walk_run(crumb_walk *walk);
+/* Before the walk's memory goes: waits until no thread looks at it any more. */
+void crumb_walk_retire(crumb_walk *walk);
+
+#endif

@@ -1,0 +1,140 @@
+/* Thread pool and walks: every item is done once and after all items of the steps before, also with more threads than
+ * cores, with threads that come late, and with walks that follow each other at once. */
+#include "cpu/walk.h"
+#include "host/base/thread.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 40, MAX_ITEMS = 23, MAX_THREADS = 9 };
+
+typedef struct record {
+    crumb_walk walk;
+    int run, n_threads;
+    int done[STEPS][MAX_ITEMS]; /* the run that did it last: plain memory, so that a race is seen by a sanitizer */
+    atomic_int n_wrong;
+    int slow_thread; /* sleeps in some items; -1: none */
+} record;
+
+static uint32_t items_of(void *ctx, uint32_t step) {
+    (void)ctx;
+    return step % 5 == 4 ? 0 : 1 + step * 7 % MAX_ITEMS; /* some steps are left out, the last one among them */
+}
+
+static void run_item(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
+    record *r = ctx;
+    int wrong = item >= items_of(ctx, step) || walker->thread < 0 || walker->thread >= r->n_threads;
+    wrong += r->done[step][item] != r->run - 1; /* once per run */
+    for (uint32_t before = 0; before < step; before++)
+        for (uint32_t i = 0; i < items_of(ctx, before); i++) wrong += r->done[before][i] != r->run;
+    if (walker->thread == r->slow_thread && step == 7)
+        for (uint64_t start = crumb_now_ns(); crumb_now_ns() - start < 300000;) crumb_thread_yield();
+    r->done[step][item] = r->run;
+    if (wrong) atomic_fetch_add(&r->n_wrong, wrong);
+}
+
+static void check_run(record *r) {
+    r->run++;
+    crumb_walk_run(&r->walk);
+    for (uint32_t step = 0; step < STEPS; step++)
+        for (uint32_t i = 0; i < items_of(r, step); i++) assert_int_equal(r->done[step][i], r->run);
+    assert_int_equal(atomic_load(&r->n_wrong), 0);
+}
+
+static void every_item_is_done_in_order(void **state) {
+    (void)state;
+    crumb_error err = {0};
+    for (int n = 1; n <= MAX_THREADS; n += 2) {
+        crumb_pool *pool;
+        record r = {.n_threads = n, .slow_thread = -1};
+        assert_int_equal(crumb_pool_create(n, &pool, &err), CRUMB_OK);
+        assert_int_equal(crumb_pool_threads(pool), n);
+        crumb_walk_init(&r.walk, pool, n, STEPS, items_of, run_item, &r);
+        for (int run = 0; run < 60; run++) {
+            r.slow_thread = run % 20 == 5 ? 0 : run % 20 == 10 ? n - 1 : -1;
+            check_run(&r);
+        }
+        crumb_walk_retire(&r.walk);
+        crumb_pool_destroy(pool);
+    }
+}
+
+/* Two plans of a session take turns, with different numbers of threads; one goes while the other lives. */
+static void walks_take_turns(void **state) {
+    (void)state;
+    crumb_error err = {0};
+    crumb_pool *pool;
+    record a = {.n_threads = 4, .slow_thread = -1};
+    assert_int_equal(crumb_pool_create(4, &pool, &err), CRUMB_OK);
+    crumb_walk_init(&a.walk, pool, 4, STEPS, items_of, run_item, &a);
+    for (int turn = 0; turn < 30; turn++) {
+        record b = {.n_threads = 1 + turn % 3, .slow_thread = -1};
+        crumb_walk_init(&b.walk, pool, b.n_threads, STEPS - turn, items_of, run_item, &b);
+        for (int run = 0; run < 3; run++) {
+            b.run++;
+            crumb_walk_run(&b.walk);
+            check_run(&a);
+        }
+        assert_int_equal(atomic_load(&b.n_wrong), 0);
+        for (uint32_t step = 0; step < STEPS - (uint32_t)turn; step++)
+            for (uint32_t i = 0; i < items_of(&b, step); i++) assert_int_equal(b.done[step][i], 3);
+        crumb_walk_retire(&b.walk);
+    }
+    crumb_walk_retire(&a.walk);
+    crumb_pool_destroy(pool);
+}
+
+static uint32_t one_item_per_thread(void *ctx, uint32_t step) {
+    (void)step;
+    return (uint32_t)((record *)ctx)->n_threads;
+}
+
+/* An item that ends only when all items of its step have begun: several threads must really come. */
+static void wait_for_all(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
+    (void)item;
+    (void)walker;
+    record *r = ctx;
+    atomic_fetch_add(&r->n_wrong, 1);
+    while (atomic_load(&r->n_wrong) < (int)(step + 1) * r->n_threads) crumb_thread_yield();
+}
+
+static void all_threads_come(void **state) {
+    (void)state;
+    crumb_error err = {0};
+    record r = {.n_threads = 4};
+    crumb_pool *pool;
+    assert_int_equal(crumb_pool_create(4, &pool, &err), CRUMB_OK);
+    crumb_walk_init(&r.walk, pool, 4, 10, one_item_per_thread, wait_for_all, &r);
+    crumb_walk_run(&r.walk);
+    assert_int_equal(atomic_load(&r.n_wrong), 40);
+    crumb_walk_retire(&r.walk);
+    crumb_pool_destroy(pool);
+}
+
+static void pools_come_and_go(void **state) {
+    (void)state;
+    crumb_error err = {0};
+    for (int i = 0; i < 50; i++) {
+        crumb_pool *pool;
+        assert_int_equal(crumb_pool_create(i % 5, &pool, &err), CRUMB_OK);
+        crumb_pool_destroy(pool); /* its workers may not even have begun */
+    }
+    crumb_pool_destroy(NULL);
+    crumb_pool *pool;
+    assert_int_equal(crumb_pool_create(CRUMB_POOL_MAX_THREADS + 1, &pool, &err), CRUMB_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "257 threads"));
+    assert_null(pool);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_item_is_done_in_order),
+        cmocka_unit_test(walks_take_turns),
+        cmocka_unit_test(all_threads_come),
+        cmocka_unit_test(pools_come_and_go),
+    };
+    return cmocka_run_group_tests_name("walk", tests, NULL, NULL);
+}
