@@ -10,7 +10,12 @@
 
 /* Tile-rows that a GEMV reads at once, for 8 accumulators of the 16 registers; 1 bit has 8 activation operands. */
 SIMD_INLINE int gemv_streams(int bits, int columns) {
-    return columns == 4 ? 1 : columns == 2 ? 2 : bits == 1 ? 2 : 4 / dot_accumulators(bits);
+    return columns == 2 ? 2 : bits == 1 ? 2 : 4 / dot_accumulators(bits);
 }
+
+enum {
+    GEMM_REGISTER_COLUMNS = 6, /* 12 accumulators */
+    GEMM_WHOLE_COLUMNS = 4
+};
 
 #endif

@@ -6,9 +6,11 @@
  * sums of all columns wait in memory between chunks, in the one order that cpu/kernels.h fixes. Columns are taken in
  * blocks whose activations stay in L2 while all tile-rows pass.
  *
- * Included after a tier's simd.h and dot header; GEMM_INSTANCE(bits) makes the kernel. The dot header says how many
- * panel vectors a step of `bits` takes (gemm_parts), how many steps an accumulator holds (gemm_span_steps), what is
- * unpacked (gemm_panel) and how accumulators become sums (gemm_sum).
+ * Included after a tier's simd.h, which gives the columns of a register block: GEMM_REGISTER_COLUMNS, and
+ * GEMM_WHOLE_COLUMNS where sums are folded into floats every 8 steps, which takes registers as well.
+ * GEMM_INSTANCE(bits) makes the kernel. The dot header says how many panel vectors a step of `bits` takes (gemm_parts),
+ * how many steps an accumulator holds (gemm_span_steps), what is unpacked (gemm_panel) and how accumulators become sums
+ * (gemm_sum).
  */
 #include "cpu/lowbit/gemm_shape.h"
 #include "cpu/lowbit/linear.h"
@@ -131,13 +133,21 @@ SIMD_INLINE void gemm_columns(const gemm_block *b, uint32_t c0, uint32_t step0, 
         gemm_long_groups(b, c0, q, step0, step1, bits, columns, has_min);
 }
 
+/* As many whole register blocks of `columns` columns as are left from column c on. Returns the next column. */
+SIMD_INLINE uint32_t gemm_blocks(const gemm_block *b, uint32_t c, uint32_t step0, uint32_t step1, const int bits,
+                                 const int columns, const bool has_zero, const bool has_min, const bool whole) {
+    for (; c + (uint32_t)columns <= b->n_columns; c += (uint32_t)columns)
+        gemm_columns(b, c, step0, step1, bits, columns, has_zero, has_min, whole);
+    return c;
+}
+
 SIMD_INLINE void gemm_all_columns(const gemm_block *b, uint32_t step0, uint32_t step1, const int bits,
                                   const bool has_zero, const bool has_min, const bool whole) {
     const int wide = (whole ? GEMM_WHOLE_COLUMNS : GEMM_REGISTER_COLUMNS) / gemm_parts(bits);
-    uint32_t c = 0;
-    for (; c + (uint32_t)wide <= b->n_columns; c += (uint32_t)wide)
-        gemm_columns(b, c, step0, step1, bits, wide, has_zero, has_min, whole);
-    for (; c < b->n_columns; c++) gemm_columns(b, c, step0, step1, bits, 1, has_zero, has_min, whole);
+    uint32_t c = gemm_blocks(b, 0, step0, step1, bits, wide, has_zero, has_min, whole);
+    if (wide / 2 > 2) c = gemm_blocks(b, c, step0, step1, bits, wide / 2, has_zero, has_min, whole);
+    if (wide > 2) c = gemm_blocks(b, c, step0, step1, bits, 2, has_zero, has_min, whole);
+    gemm_blocks(b, c, step0, step1, bits, 1, has_zero, has_min, whole);
 }
 
 /* ---- tile-rows and blocks of columns ----------------------------------------------------------------------- */

@@ -11,8 +11,6 @@ enum {
     GEMM_BLOCK_BYTES = 256 << 10, /* activations of one block of columns: half of L2 */
     GEMM_MIN_COLUMNS = 48,        /* so that unpacking stays a small part */
     GEMM_MAX_COLUMNS = 384,       /* so that their sums stay in L2 as well */
-    GEMM_REGISTER_COLUMNS = 6,    /* of one part: 12 accumulators of the 16 registers */
-    GEMM_WHOLE_COLUMNS = 4,       /* where sums are folded into floats every 8 steps, which takes registers as well */
     GEMM_CHUNK_GROUPS = GEMM_CHUNK_STEPS / (CRUMB_TILE_K / 4)
 };
 
@@ -21,7 +19,7 @@ static inline uint32_t crumb_gemm_block_columns(uint32_t n, uint32_t k_padded) {
     uint32_t fit = GEMM_BLOCK_BYTES / k_padded;
     if (fit < GEMM_MIN_COLUMNS) fit = GEMM_MIN_COLUMNS;
     if (fit > GEMM_MAX_COLUMNS) fit = GEMM_MAX_COLUMNS;
-    fit = fit / 12 * 12; /* of both sizes of register blocks */
+    fit = fit / 12 * 12; /* of every tier's register blocks */
     return n < fit ? n : fit;
 }
 

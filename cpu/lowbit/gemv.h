@@ -11,7 +11,7 @@
 
 enum {
     GEMV_MAX_STREAMS = 4,
-    GEMV_MAX_COLUMNS = 4,
+    GEMV_MAX_COLUMNS = 2,
     GEMV_MAX_SUMS = 8,         /* streams * TILE_VECTORS * columns */
     GEMV_PREFETCH_BYTES = 2048 /* ahead in each stream */
 };
@@ -123,9 +123,9 @@ static void gemv(const crumb_linear_args *a, int bits, gemv_sums_fn *const *sums
     for (uint32_t n = 0; n < a->n; n += (uint32_t)pass.columns) {
         uint32_t left = a->n - n;
         pass.n0 = n;
-        pass.columns = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        pass.columns = left >= 2 ? 2 : 1;
         pass.streams = gemv_streams(bits, pass.columns);
-        pass.sums = sums[pass.columns / 2];
+        pass.sums = sums[pass.columns - 1];
         uint32_t step = (a->tile1 - a->tile0 + (uint32_t)pass.streams - 1) / (uint32_t)pass.streams;
         for (uint32_t i = 0; i < step; i++) {
             for (int t = 0; t < pass.streams; t++) pass.tile[t] = a->tile0 + (uint32_t)t * step + i;
@@ -141,8 +141,7 @@ static void gemv(const crumb_linear_args *a, int bits, gemv_sums_fn *const *sums
 #define GEMV_INSTANCE(bits)                                                                                            \
     GEMV_SUMS(bits, 1)                                                                                                 \
     GEMV_SUMS(bits, 2)                                                                                                 \
-    GEMV_SUMS(bits, 4)                                                                                                 \
     void SIMD_NAME(crumb_gemv_u##bits##_i8)(const crumb_linear_args *a) {                                              \
-        static gemv_sums_fn *const sums[] = {gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c2, gemv_sums_u##bits##_c4};  \
+        static gemv_sums_fn *const sums[] = {gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c2};                          \
         gemv(a, bits, sums);                                                                                           \
     }

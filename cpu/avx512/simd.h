@@ -1,0 +1,28 @@
+/* The vector operations that cpu/lowbit is written in, for AVX512-VNNI: 16 rows per vector, int32 accumulators. */
+#ifndef CRUMB_CPU_AVX512_SIMD_H
+#define CRUMB_CPU_AVX512_SIMD_H
+
+#include "cpu/avx512/simd512.h"
+
+#ifndef SIMD_NAME /* tests compile this once more under another name, with emulated vectors */
+#define SIMD_NAME(base) base##__avx512vnni
+#endif
+
+/* With 32 registers every plane has an accumulator of its own. */
+SIMD_INLINE int dot_accumulators(int bits) {
+    return 8 / bits;
+}
+
+#include "cpu/lowbit/dot32.h"
+
+/* Tile-rows that a GEMV reads at once: 8 or 16 accumulators (8 bits: 4). */
+SIMD_INLINE int gemv_streams(int bits, int columns) {
+    return columns == 2 || bits == 1 ? 2 : 4;
+}
+
+enum {
+    GEMM_REGISTER_COLUMNS = 12, /* 12 accumulators: a tile-row is one vector */
+    GEMM_WHOLE_COLUMNS = 12
+};
+
+#endif

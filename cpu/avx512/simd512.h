@@ -1,0 +1,97 @@
+/* The 512-bit vector operations that cpu/lowbit is written in: 16 rows per vector. */
+#ifndef CRUMB_CPU_AVX512_SIMD512_H
+#define CRUMB_CPU_AVX512_SIMD512_H
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SIMD_INLINE static inline __attribute__((always_inline))
+
+enum { SIMD_LANES = 16 }; /* 32-bit lanes, one row of the weights each */
+typedef __m512i vint;
+typedef __m512 vflt;
+
+SIMD_INLINE vint v_zero(void) {
+    return _mm512_setzero_si512();
+}
+SIMD_INLINE vint v_load(const void *p) {
+    return _mm512_loadu_si512(p);
+}
+SIMD_INLINE void v_store(void *p, vint a) {
+    _mm512_storeu_si512(p, a);
+}
+SIMD_INLINE vint v_broadcast(int32_t x) {
+    return _mm512_set1_epi32(x);
+}
+/* Four bytes at p in every lane. */
+SIMD_INLINE vint v_broadcast4(const void *p) {
+    int32_t x;
+    memcpy(&x, p, 4);
+    return _mm512_set1_epi32(x);
+}
+SIMD_INLINE vint v_broadcast_bytes(int x) {
+    return _mm512_set1_epi8((char)x);
+}
+SIMD_INLINE vint v_and(vint a, vint b) {
+    return _mm512_and_si512(a, b);
+}
+/* A logical shift of the whole lane; what crosses a byte is masked away by the caller. */
+SIMD_INLINE vint v_shift_right(vint a, int n) {
+    return n ? _mm512_srli_epi32(a, (unsigned)n) : a;
+}
+SIMD_INLINE vint v_shift_right_signed(vint a, int n) {
+    return n ? _mm512_srai_epi32(a, (unsigned)n) : a;
+}
+SIMD_INLINE vint v_add(vint a, vint b) {
+    return _mm512_add_epi32(a, b);
+}
+SIMD_INLINE vint v_sub(vint a, vint b) {
+    return _mm512_sub_epi32(a, b);
+}
+SIMD_INLINE vint v_mul(vint a, vint b) {
+    return _mm512_mullo_epi32(a, b);
+}
+SIMD_INLINE vflt v_to_f32(vint a) {
+    return _mm512_cvtepi32_ps(a);
+}
+SIMD_INLINE vint v_dot4(vint acc, vint u8, vint s8) {
+    return _mm512_dpbusd_epi32(acc, u8, s8);
+}
+
+/* Keeps a in a register, computed here: compilers else move much ahead and run out of registers. */
+SIMD_INLINE vint v_pin(vint a) {
+    __asm__ volatile("" : "+v"(a));
+    return a;
+}
+/* What was loaded must be loaded again. */
+SIMD_INLINE void v_forget(void) {
+    __asm__ volatile("" ::: "memory");
+}
+
+SIMD_INLINE vflt v_zero_f32(void) {
+    return _mm512_setzero_ps();
+}
+SIMD_INLINE vflt v_load_f32(const float *p) {
+    return _mm512_loadu_ps(p);
+}
+SIMD_INLINE vflt v_load_f16(const uint16_t *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+SIMD_INLINE void v_store_f32(float *p, vflt a) {
+    _mm512_storeu_ps(p, a);
+}
+SIMD_INLINE vflt v_broadcast_f32(float x) {
+    return _mm512_set1_ps(x);
+}
+SIMD_INLINE vflt v_add_f32(vflt a, vflt b) {
+    return _mm512_add_ps(a, b);
+}
+SIMD_INLINE vflt v_mul_f32(vflt a, vflt b) {
+    return _mm512_mul_ps(a, b);
+}
+SIMD_INLINE vflt v_fma_f32(vflt a, vflt b, vflt c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+#endif

@@ -1,0 +1,32 @@
+/* The vector operations that cpu/lowbit is written in, for AVX-VNNI: 8 rows per vector, int32 accumulators. */
+#ifndef CRUMB_CPU_AVXVNNI_SIMD_H
+#define CRUMB_CPU_AVXVNNI_SIMD_H
+
+#include "cpu/avx2/simd256.h"
+
+#ifndef SIMD_NAME /* tests compile this once more under another name, with an emulated instruction */
+#define SIMD_NAME(base) base##__avxvnni
+#endif
+
+SIMD_INLINE vint v_dot4(vint acc, vint u8, vint s8) {
+    return _mm256_dpbusd_avx_epi32(acc, u8, s8);
+}
+
+/* Planes with an accumulator each; further planes share them, shifted. */
+SIMD_INLINE int dot_accumulators(int bits) {
+    return bits == 8 ? 1 : bits == 1 ? 4 : 2;
+}
+
+#include "cpu/lowbit/dot32.h"
+
+/* Tile-rows that a GEMV reads at once, for 8 accumulators of the 16 registers (8 bits and two columns: 4 and 8). */
+SIMD_INLINE int gemv_streams(int bits, int columns) {
+    return columns == 2 || bits == 1 ? 1 : 2;
+}
+
+enum {
+    GEMM_REGISTER_COLUMNS = 6, /* 12 accumulators */
+    GEMM_WHOLE_COLUMNS = 4
+};
+
+#endif

@@ -1,0 +1,69 @@
+/* Dot products with 32-bit accumulators (vpdpbusd). Included by a tier's simd.h behind v_dot4 and dot_accumulators.
+ *
+ * A step takes four codes per row and the four activations that meet them, and adds the products to an int32 lane. A
+ * plane of packed codes need not be shifted down first: with an accumulator of its own its sum is a multiple of
+ * 2^(bits * plane), and is shifted once at the end, exactly.
+ *
+ * A lane gains at most 4 * 128 * code per step, where a code in place counts up to 255. Over CRUMB_LINEAR_MAX_K / 4
+ * steps that is 4 * 128 * 255 * 2^14 < 2^31, so nothing ever overflows.
+ */
+#ifndef CRUMB_CPU_LOWBIT_DOT32_H
+#define CRUMB_CPU_LOWBIT_DOT32_H
+
+#include "cpu/kernels.h"
+
+SIMD_INLINE uint32_t dot_span_blocks(int bits) {
+    (void)bits;
+    return CRUMB_LINEAR_MAX_K / CRUMB_TILE_K;
+}
+SIMD_INLINE int dot_planes(int bits) {
+    return 8 / bits;
+}
+SIMD_INLINE int dot_plane_accumulator(int bits, int plane) {
+    return plane % dot_accumulators(bits);
+}
+/* Which of the dword's activation groups of four meets a plane. */
+SIMD_INLINE int dot_plane_activation(int bits, int plane) {
+    (void)bits;
+    return plane;
+}
+/* The operand of one plane: its codes times 2^(bits * accumulator). */
+SIMD_INLINE vint dot_plane(vint packed, int bits, int plane) {
+    if (bits == 8) return packed;
+    int in_place = dot_plane_accumulator(bits, plane), shift = (plane - in_place) * bits;
+    return v_and(v_shift_right(packed, shift), v_broadcast_bytes(((1 << bits) - 1) << (in_place * bits)));
+}
+SIMD_INLINE vint dot_step(vint acc, vint codes, vint q) {
+    return v_dot4(acc, codes, q);
+}
+/* mul times the sums that the accumulators of one vector of weights hold. */
+SIMD_INLINE vint dot_sum(const vint *acc, int bits, int mul) {
+    vint sum = acc[0];
+    for (int i = 1; i < dot_accumulators(bits); i++) sum = v_add(sum, v_shift_right_signed(acc[i], i * bits));
+    return mul == 1 ? sum : v_mul(sum, v_broadcast(mul));
+}
+
+/* ---- the same for a GEMM's panel, whose codes are unpacked to one byte each ---- */
+
+SIMD_INLINE int gemm_parts(int bits) {
+    (void)bits;
+    return 1;
+}
+SIMD_INLINE uint32_t gemm_span_steps(int bits) {
+    return dot_span_blocks(bits) * (CRUMB_TILE_K / 4);
+}
+/* Unpacks one line (a dword of each of 16 rows): 8 / bits steps. Returns the end of what it wrote. */
+SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
+    for (int p = 0; p < 8 / bits; p++)
+        for (int row = 0; row < CRUMB_TILE_ROWS; row += SIMD_LANES, out += 4 * SIMD_LANES) {
+            vint codes = v_shift_right(v_load(line + 4 * row), bits * p);
+            v_store(out, bits == 8 ? codes : v_and(codes, v_broadcast_bytes((1 << bits) - 1)));
+        }
+    return out;
+}
+SIMD_INLINE vint gemm_sum(const vint *acc, int bits, int mul) {
+    (void)bits;
+    return mul == 1 ? acc[0] : v_mul(acc[0], v_broadcast(mul));
+}
+
+#endif

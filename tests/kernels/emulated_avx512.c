@@ -1,0 +1,19 @@
+/* cpu/avx512's kernels and tuning as they stand, on 512-bit vectors made of two 256-bit ones. */
+#include "tests/kernels/emulated.h"
+#include "tests/kernels/emulated_simd512.h"
+
+#define CRUMB_CPU_AVX512_SIMD512_H /* not the real vectors */
+#define SIMD_NAME(base)            base##__avx512vnni_emulated
+#include "cpu/avx512/simd.h"
+
+#include "cpu/lowbit/gemm.h"
+#include "cpu/lowbit/gemv.h"
+
+GEMV_INSTANCE(1)
+GEMV_INSTANCE(2)
+GEMV_INSTANCE(4)
+GEMV_INSTANCE(8)
+GEMM_INSTANCE(1)
+GEMM_INSTANCE(2)
+GEMM_INSTANCE(4)
+GEMM_INSTANCE(8)

@@ -1,0 +1,19 @@
+/* cpu/avxvnni as it stands, but for its one instruction that AVX2 lacks. */
+#include "tests/kernels/emulated.h"
+#include "tests/kernels/emulated_dot.h"
+
+#define _mm256_dpbusd_avx_epi32 emulated_dpbusd
+#define SIMD_NAME(base)         base##__avxvnni_emulated
+#include "cpu/avxvnni/simd.h"
+
+#include "cpu/lowbit/gemm.h"
+#include "cpu/lowbit/gemv.h"
+
+GEMV_INSTANCE(1)
+GEMV_INSTANCE(2)
+GEMV_INSTANCE(4)
+GEMV_INSTANCE(8)
+GEMM_INSTANCE(1)
+GEMM_INSTANCE(2)
+GEMM_INSTANCE(4)
+GEMM_INSTANCE(8)

@@ -1,0 +1,97 @@
+/* The operations of cpu/avx512/simd512.h on pairs of 256-bit vectors. */
+#ifndef CRUMB_TESTS_EMULATED_SIMD512_H
+#define CRUMB_TESTS_EMULATED_SIMD512_H
+
+#include "tests/kernels/emulated_dot.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#define SIMD_INLINE static inline __attribute__((always_inline))
+
+enum { SIMD_LANES = 16 };
+typedef struct vint {
+    __m256i low, high;
+} vint;
+typedef struct vflt {
+    __m256 low, high;
+} vflt;
+
+SIMD_INLINE vint v_zero(void) {
+    return (vint){_mm256_setzero_si256(), _mm256_setzero_si256()};
+}
+SIMD_INLINE vint v_load(const void *p) {
+    return (vint){_mm256_loadu_si256(p), _mm256_loadu_si256((const void *)((const char *)p + 32))};
+}
+SIMD_INLINE void v_store(void *p, vint a) {
+    _mm256_storeu_si256(p, a.low);
+    _mm256_storeu_si256((void *)((char *)p + 32), a.high);
+}
+SIMD_INLINE vint v_broadcast(int32_t x) {
+    return (vint){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
+}
+SIMD_INLINE vint v_broadcast4(const void *p) {
+    int32_t x;
+    memcpy(&x, p, 4);
+    return v_broadcast(x);
+}
+SIMD_INLINE vint v_broadcast_bytes(int x) {
+    return (vint){_mm256_set1_epi8((char)x), _mm256_set1_epi8((char)x)};
+}
+SIMD_INLINE vint v_and(vint a, vint b) {
+    return (vint){_mm256_and_si256(a.low, b.low), _mm256_and_si256(a.high, b.high)};
+}
+SIMD_INLINE vint v_shift_right(vint a, int n) {
+    return (vint){_mm256_srli_epi32(a.low, n), _mm256_srli_epi32(a.high, n)};
+}
+SIMD_INLINE vint v_shift_right_signed(vint a, int n) {
+    return (vint){_mm256_srai_epi32(a.low, n), _mm256_srai_epi32(a.high, n)};
+}
+SIMD_INLINE vint v_add(vint a, vint b) {
+    return (vint){_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
+}
+SIMD_INLINE vint v_sub(vint a, vint b) {
+    return (vint){_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)};
+}
+SIMD_INLINE vint v_mul(vint a, vint b) {
+    return (vint){_mm256_mullo_epi32(a.low, b.low), _mm256_mullo_epi32(a.high, b.high)};
+}
+SIMD_INLINE vflt v_to_f32(vint a) {
+    return (vflt){_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)};
+}
+SIMD_INLINE vint v_dot4(vint acc, vint u8, vint s8) {
+    return (vint){emulated_dpbusd(acc.low, u8.low, s8.low), emulated_dpbusd(acc.high, u8.high, s8.high)};
+}
+SIMD_INLINE vint v_pin(vint a) {
+    return a;
+}
+SIMD_INLINE void v_forget(void) {}
+
+SIMD_INLINE vflt v_zero_f32(void) {
+    return (vflt){_mm256_setzero_ps(), _mm256_setzero_ps()};
+}
+SIMD_INLINE vflt v_load_f32(const float *p) {
+    return (vflt){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
+SIMD_INLINE vflt v_load_f16(const uint16_t *p) {
+    return (vflt){_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)),
+                  _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p + 8)))};
+}
+SIMD_INLINE void v_store_f32(float *p, vflt a) {
+    _mm256_storeu_ps(p, a.low);
+    _mm256_storeu_ps(p + 8, a.high);
+}
+SIMD_INLINE vflt v_broadcast_f32(float x) {
+    return (vflt){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+SIMD_INLINE vflt v_add_f32(vflt a, vflt b) {
+    return (vflt){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+SIMD_INLINE vflt v_mul_f32(vflt a, vflt b) {
+    return (vflt){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+SIMD_INLINE vflt v_fma_f32(vflt a, vflt b, vflt c) {
+    return (vflt){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+
+#endif
