@@ -32,7 +32,7 @@ static const crumb_tokenizer *small(unsigned index) {
 }
 
 static void check_text(const crumb_tokenizer *t, bool is_bpe, unsigned flags, const char *text, size_t n_text) {
-    size_t n, n_again, n_bytes = 0, capacity = n_text + 2;
+    size_t n = 0, n_again = 0, n_bytes = 0, capacity = n_text + 2;
     if (!is_bpe) capacity = 3 * n_text + 3; /* a space may be three byte tokens */
     int32_t *ids = malloc(capacity * sizeof *ids);
     require(ids && crumb_tokenizer_encode(t, text, n_text, flags, ids, capacity, &n, NULL) == CRUMB_OK, "it encodes");

@@ -17,7 +17,7 @@ static crumb_tokenizer *open_small(const char *name) {
     char path[256];
     snprintf(path, sizeof path, "tests/oracle/vocabs/%s.gguf", name);
     crumb_gguf *g;
-    crumb_tokenizer *t;
+    crumb_tokenizer *t = NULL;
     crumb_error err = {0};
     if (crumb_gguf_open(path, &g, &err) != CRUMB_OK || crumb_tokenizer_open(g, &t, &err) != CRUMB_OK)
         fail_msg("%s", err.message);
@@ -206,7 +206,7 @@ static crumb_tokenizer *open_special(const char *pre, const char *name) {
     gguf_key_u32(&w, "tokenizer.ggml.bos_token_id", S);
     gguf_key_u32(&w, "tokenizer.ggml.eos_token_id", UNK);
     crumb_gguf *g;
-    crumb_tokenizer *t;
+    crumb_tokenizer *t = NULL;
     crumb_error err = {0};
     if (crumb_gguf_open_memory(w.data, w.size, "special", &g, &err) != CRUMB_OK ||
         crumb_tokenizer_open(g, &t, &err) != CRUMB_OK)

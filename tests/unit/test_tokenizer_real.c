@@ -15,7 +15,7 @@
 
 static crumb_tokenizer *open_file(const char *path) {
     crumb_gguf *g;
-    crumb_tokenizer *t;
+    crumb_tokenizer *t = NULL;
     crumb_error err = {0};
     if (crumb_gguf_open(path, &g, &err) != CRUMB_OK || crumb_tokenizer_open(g, &t, &err) != CRUMB_OK)
         fail_msg("%s", err.message);
