@@ -41,16 +41,20 @@ static int32_t *encode(const crumb_tokenizer *t, const char *text, size_t n_byte
 }
 
 static char *decode(const crumb_tokenizer *t, const int32_t *ids, size_t n, size_t *n_bytes) {
-    char *text = NULL;
+    size_t size, capacity = 1;
+    for (size_t i = 0; i < n; i++) {
+        crumb_tokenizer_token_bytes(t, ids[i], true, &size);
+        capacity += size;
+    }
+    char *text = malloc(capacity);
+    assert_non_null(text);
     *n_bytes = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t size;
         const char *bytes = crumb_tokenizer_token_bytes(t, ids[i], true, &size);
-        text = realloc(text, *n_bytes + size + 1);
         memcpy(text + *n_bytes, bytes, size);
         *n_bytes += size;
     }
-    return text ? text : calloc(1, 1);
+    return text;
 }
 
 static void expect_decodes_to(const crumb_tokenizer *t, const int32_t *ids, size_t n, const char *text, size_t n_text) {
