@@ -178,9 +178,9 @@ static inline uint32_t crumb_even_items(const crumb_plan *p, uint64_t n_units, u
     uint64_t most = p->n_threads == 1 ? 1 : 4 * (uint64_t)p->n_threads, n = (n_units + least - 1) / least;
     return (uint32_t)(n < most ? n : most);
 }
-/* The first unit of item `item` of n_items; that of item + 1 is its end. */
+/* The first unit of item `item` of n_items; that of item + 1 is its end. No units make no items. */
 static inline uint64_t crumb_even_begin(uint64_t n_units, uint32_t item, uint32_t n_items) {
-    return n_units * item / n_items;
+    return n_items ? n_units * item / n_items : 0;
 }
 
 /* Plan entries of the backend (plan.c, replay.c), and the end of recording. */
