@@ -96,8 +96,8 @@ static size_t collect(crumb_sampler *s, const float *logits, const int32_t *hist
                       const bool *banned) {
     float penalty = s->params.repeat_penalty;
     size_t window = n_history < s->params.repeat_last_n ? n_history : s->params.repeat_last_n;
-    const int32_t *recent = history + (n_history - window);
     if (penalty == 1) window = 0;
+    const int32_t *recent = window ? history + (n_history - window) : NULL;
     for (size_t i = 0; i < window; i++)
         if (recent[i] >= 0 && (uint32_t)recent[i] < s->n_vocab) s->seen[recent[i]] = 1;
     size_t n = 0;

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Runs real models with crumb as shipped: against llama.cpp's answers in tests/oracle/llama, and against the memory
+that they may take.
+
+usage: compare_llama.py --build FOLDER tokens NAME                  ten prompts continue alike
+       compare_llama.py --build FOLDER perplexity NAME [--chunks N] within 0.5 %
+       compare_llama.py --build FOLDER memory NAME                  no more than its parts and one tensor
+
+NAME is smollm2-Q4_1, smollm2-Q8_0, smollm2-Q4_0, smollm2-F16, ternary-TQ2_0 or ternary-TQ1_0. Without --chunks the
+whole text is judged (100 KiB of English). Exit status 77: a model or program cannot be had here.
+"""
+import argparse
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import peer_models  # noqa: E402
+
+TOLERANCE = 0.005
+
+
+def perplexity(build, path, expected, chunks):
+    text = peer_models.text()
+    if peer_models.sha256(text) != expected["text_sha256"]:
+        raise peer_models.Unavailable("the package debian-faq has another text now: run tests/oracle/llama_fixtures.py")
+    command = [str(build / "crumb"), "perplexity", "-m", str(path), "-f", str(text)]
+    if chunks:
+        command += ["--chunks", str(chunks)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stderr}")
+    ours = float(re.search(r"Final estimate: PPL = (\d+\.\d+)", done.stdout + done.stderr).group(1))
+    theirs = expected["by_chunk"][chunks - 1] if chunks else expected["final"]
+    difference = ours / theirs - 1
+    print(f"perplexity of {chunks or len(expected['by_chunk'])} chunks: {ours:.4f}, llama.cpp {theirs:.4f}: "
+          f"{difference:+.3%} of at most {TOLERANCE:.1%}")
+    return abs(difference) <= TOLERANCE
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--build", type=Path, default=ROOT / "build")
+    p.add_argument("what", choices=("tokens", "perplexity", "memory"))
+    p.add_argument("name")
+    p.add_argument("--chunks", type=int, default=0)
+    a = p.parse_args()
+    fixture = ROOT / "tests" / "oracle" / "llama" / f"{a.name}.json"
+    expected = json.loads(fixture.read_text())
+    try:
+        path = peer_models.model(a.name)
+        programs = a.build / "tests" / "model"
+        if a.what != "memory" and peer_models.sha256(path) != expected["model_sha256"]:
+            print(f"note: {path} is not byte for byte the file that {fixture.name} was made with")
+        if a.what == "perplexity":
+            good = perplexity(a.build, path, expected["perplexity"], a.chunks)
+        elif a.what == "memory":
+            good = subprocess.run([programs / "memory_of_model", path]).returncode == 0
+        else:
+            good = subprocess.run([programs / "continue_like_peer", path, fixture]).returncode == 0
+    except peer_models.Unavailable as reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
