@@ -1,16 +1,16 @@
 /* Dot products with 16-bit accumulators (AVX2: vpmaddubsw). Included by a simd.h.
  *
  * A step takes 32 bytes of codes, four per row, and the four activations that meet them: each int16 lane gains two
- * products, at most 2 * code * 128 in magnitude. So an accumulator holds 128 steps of 1-bit codes (256 each, -32768 in
- * all), 42 of 2-bit codes (768 each) and 8 of 4-bit codes (3840 each); a 32-block is 8 steps. 8-bit codes are two 4-bit
+ * products, at most 2 * code * 128 in magnitude. So an accumulator holds 128 / code steps (-32768 in all): 128 of 1-bit
+ * codes, 64 of ternary ones, 42 of 2-bit codes and 8 of 4-bit codes; a 32-block is 8 steps. 8-bit codes are two 4-bit
  * codes with accumulators of their own. vpmaddwd then widens to int32, and multiplies by the type's `mul` in passing.
  */
 #ifndef CRUMB_CPU_LOWBIT_DOT16_H
 #define CRUMB_CPU_LOWBIT_DOT16_H
 
-/* 32-blocks after which accumulators must be widened: 128, 32 and 8 steps. */
-SIMD_INLINE uint32_t dot_span_blocks(int bits) {
-    return bits == 1 ? 16 : bits == 2 ? 4 : 1;
+/* 32-blocks after which accumulators must be widened. For 1, 4 and 8 bits that is known here, and loops are simpler. */
+SIMD_INLINE uint32_t dot_span_blocks(int bits, unsigned max_code) {
+    return bits == 1 ? 16 : bits == 2 ? 16 / max_code : 1;
 }
 /* Accumulators per vector of weights, and operands that a vector of packed codes splits into. */
 SIMD_INLINE int dot_accumulators(int bits) {
@@ -34,6 +34,13 @@ SIMD_INLINE vint dot_plane(vint packed, int bits, int plane) {
 SIMD_INLINE vint dot_step(vint acc, vint codes, vint q) {
     return _mm256_add_epi16(acc, _mm256_maddubs_epi16(codes, q));
 }
+/* dot_step for n vectors of codes. Products first, then sums: vpmaddubsw has two ports, and sums in between take them.
+ */
+SIMD_INLINE void dot_steps(vint *acc, const vint *codes, vint q, const int n) {
+    vint products[4];
+    for (int v = 0; v < n; v++) products[v] = v_pin(_mm256_maddubs_epi16(codes[v], q));
+    for (int v = 0; v < n; v++) acc[v] = v_pin(_mm256_add_epi16(acc[v], products[v]));
+}
 /* mul times the sums that the accumulators of one vector of weights hold. */
 SIMD_INLINE vint dot_sum(const vint *acc, int bits, int mul) {
     vint sum = _mm256_madd_epi16(acc[0], _mm256_set1_epi16((short)mul));
@@ -46,8 +53,8 @@ SIMD_INLINE vint dot_sum(const vint *acc, int bits, int mul) {
 SIMD_INLINE int gemm_parts(int bits) {
     return bits == 8 ? 2 : 1;
 }
-SIMD_INLINE uint32_t gemm_span_steps(int bits) {
-    return dot_span_blocks(bits) * 8;
+SIMD_INLINE uint32_t gemm_span_steps(int bits, unsigned max_code) {
+    return dot_span_blocks(bits, max_code) * 8;
 }
 /* Unpacks one line (a dword of each of 16 rows): 8 / bits steps, each [part][row]. Returns the end of what it wrote. */
 SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {

@@ -12,8 +12,8 @@
 
 #include "cpu/kernels.h"
 
-SIMD_INLINE uint32_t dot_span_blocks(int bits) {
-    (void)bits;
+SIMD_INLINE uint32_t dot_span_blocks(int bits, unsigned max_code) {
+    (void)bits, (void)max_code;
     return CRUMB_LINEAR_MAX_K / CRUMB_TILE_K;
 }
 SIMD_INLINE int dot_planes(int bits) {
@@ -36,6 +36,10 @@ SIMD_INLINE vint dot_plane(vint packed, int bits, int plane) {
 SIMD_INLINE vint dot_step(vint acc, vint codes, vint q) {
     return v_dot4(acc, codes, q);
 }
+/* dot_step for n vectors of codes. */
+SIMD_INLINE void dot_steps(vint *acc, const vint *codes, vint q, const int n) {
+    for (int v = 0; v < n; v++) acc[v] = v_pin(v_dot4(acc[v], codes[v], q));
+}
 /* mul times the sums that the accumulators of one vector of weights hold. */
 SIMD_INLINE vint dot_sum(const vint *acc, int bits, int mul) {
     vint sum = acc[0];
@@ -49,8 +53,8 @@ SIMD_INLINE int gemm_parts(int bits) {
     (void)bits;
     return 1;
 }
-SIMD_INLINE uint32_t gemm_span_steps(int bits) {
-    return dot_span_blocks(bits) * (CRUMB_TILE_K / 4);
+SIMD_INLINE uint32_t gemm_span_steps(int bits, unsigned max_code) {
+    return dot_span_blocks(bits, max_code) * (CRUMB_TILE_K / 4);
 }
 /* Unpacks one line (a dword of each of 16 rows): 8 / bits steps. Returns the end of what it wrote. */
 SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {

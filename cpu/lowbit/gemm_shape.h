@@ -8,27 +8,32 @@
 enum {
     GEMM_CHUNK_STEPS = 256,       /* steps of four k in a panel: with its 64 bytes each, half of L1 */
     GEMM_MAX_PARTS = 2,           /* 8-bit codes are two nibbles; then a panel is all of L1, and streams from L2 */
-    GEMM_BLOCK_BYTES = 256 << 10, /* activations of one block of columns: half of L2 */
-    GEMM_MIN_COLUMNS = 48,        /* so that unpacking stays a small part */
+    GEMM_BLOCK_BYTES = 384 << 10, /* activations of one block of columns: most of a small L2 */
+    GEMM_MIN_COLUMNS = 96,        /* so that unpacking stays a small part; long rows then stream from L3 */
     GEMM_MAX_COLUMNS = 384,       /* so that their sums stay in L2 as well */
     GEMM_CHUNK_GROUPS = GEMM_CHUNK_STEPS / (CRUMB_TILE_K / 4)
 };
 
-/* Columns (rows of activations) per block for K: a whole number of register blocks, or n if that is less. */
-static inline uint32_t crumb_gemm_block_columns(uint32_t n, uint32_t k_padded) {
+/* The most columns (rows of activations) per block for K. */
+static inline uint32_t crumb_gemm_most_columns(uint32_t k_padded) {
     uint32_t fit = GEMM_BLOCK_BYTES / k_padded;
     if (fit < GEMM_MIN_COLUMNS) fit = GEMM_MIN_COLUMNS;
-    if (fit > GEMM_MAX_COLUMNS) fit = GEMM_MAX_COLUMNS;
-    fit = fit / 12 * 12; /* of every tier's register blocks */
-    return n < fit ? n : fit;
+    return fit > GEMM_MAX_COLUMNS ? GEMM_MAX_COLUMNS : fit / 12 * 12; /* 12: of every tier's register blocks */
 }
 
-/* Scratch bytes per thread for any n: panel, scales and mins of a chunk, then per column sums and accumulators of a
- * tile-row, and three words per group of 32. */
+/* Columns of each block when there are n: as even as whole register blocks allow, because each block unpacks anew. */
+static inline uint32_t crumb_gemm_block_columns(uint32_t n, uint32_t k_padded) {
+    uint32_t most = crumb_gemm_most_columns(k_padded), n_blocks = (n + most - 1) / most;
+    uint32_t even = ((n + n_blocks - 1) / n_blocks + 11) / 12 * 12;
+    return n < even ? n : even;
+}
+
+/* Scratch bytes per thread for any n: panel, scales and mins of a chunk, then per column its activations, sums
+ * and accumulators of a tile-row, and three words per group of 32. */
 static inline size_t crumb_gemm_scratch_bytes(uint32_t k_padded) {
-    size_t columns = crumb_gemm_block_columns(UINT32_MAX, k_padded), tile_row = CRUMB_TILE_ROWS * 4;
+    size_t columns = crumb_gemm_most_columns(k_padded), tile_row = CRUMB_TILE_ROWS * 4;
     return GEMM_CHUNK_STEPS * tile_row * GEMM_MAX_PARTS + GEMM_CHUNK_GROUPS * tile_row * 2 +
-           columns * (tile_row * 2 + k_padded / CRUMB_TILE_K * 12);
+           columns * (tile_row * 2 + k_padded + k_padded / CRUMB_TILE_K * 12);
 }
 
 #endif

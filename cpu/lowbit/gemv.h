@@ -21,6 +21,7 @@ typedef struct gemv_operands {
     const int8_t *q;                        /* of the first column */
     size_t q_stride;
     int mul;
+    unsigned max_code;
     vint sums[GEMV_MAX_SUMS]; /* result: [stream][vector][column], mul * sum(u*q) */
 } gemv_operands;
 
@@ -30,7 +31,7 @@ typedef void gemv_sums_fn(gemv_operands *o, uint32_t line, uint32_t end);
 SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int columns) {
     const int n_vectors = gemv_streams(bits, columns) * TILE_VECTORS, n_sums = n_vectors * columns;
     const int per_sum = dot_accumulators(bits), planes = dot_planes(bits);
-    const uint32_t span = dot_span_blocks(bits) * (uint32_t)bits;
+    const uint32_t span = dot_span_blocks(bits, o->max_code) * (uint32_t)bits;
     for (bool first = true; line < end; first = false) {
         uint32_t span_end = end - line > span ? line + span : end;
         vint acc[GEMV_MAX_SUMS * 8];
@@ -87,14 +88,28 @@ SIMD_INLINE void gemv_fold(const crumb_linear_args *a, const shape *s, const gem
     }
 }
 
+/* What the end of a pass needs, which may be in no cache: the sums take long enough for it to arrive. */
+SIMD_INLINE void gemv_prefetch(const crumb_linear_args *a, uint32_t n, uint32_t tile, const uint8_t *scales,
+                               const uint8_t *mins) {
+    _mm_prefetch((const char *)scales, _MM_HINT_T0);
+    if (mins) _mm_prefetch((const char *)mins, _MM_HINT_T0);
+    __builtin_prefetch(a->y + n * a->y_stride + (size_t)tile * CRUMB_TILE_ROWS, 1);
+    if (a->add) __builtin_prefetch(a->add + n * a->add_stride + (size_t)tile * CRUMB_TILE_ROWS, 0);
+}
+
 static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv_pass *pass, int bits) {
-    gemv_operands o = {.q = a->x.q + (size_t)pass->n0 * a->x.k_padded, .q_stride = a->x.k_padded, .mul = a->w->mul};
+    gemv_operands o; /* not cleared as a whole: it is large, and this runs every few microseconds */
+    o.q = a->x.q + (size_t)pass->n0 * a->x.k_padded;
+    o.q_stride = a->x.k_padded;
+    o.mul = a->w->mul;
+    o.max_code = a->w->max_code;
     const uint8_t *scales[GEMV_MAX_STREAMS], *mins[GEMV_MAX_STREAMS];
     for (int t = 0; t < pass->streams; t++) {
         uint32_t tile = pass->tile[t] < a->tile1 ? pass->tile[t] : a->tile1 - 1; /* results will be dropped */
         o.codes[t] = codes_of_tile(a, s, tile);
         scales[t] = scales_of_tile(a->w->scales, s, tile);
         mins[t] = a->w->mins ? scales_of_tile(a->w->mins, s, tile) : NULL;
+        gemv_prefetch(a, pass->n0, tile, scales[t], mins[t]);
     }
     vflt acc[GEMV_MAX_SUMS];
     for (int i = 0; i < GEMV_MAX_SUMS; i++) acc[i] = v_zero_f32();

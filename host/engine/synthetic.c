@@ -27,6 +27,7 @@ typedef struct synthetic_type {
     const char *name;
     crumb_type type; /* names it, and decides how activations are quantized */
     uint8_t bits;    /* row_scaled: of a code */
+    uint8_t max_code;
     int16_t mul, sub;
     bool row_scaled; /* one f32 scale per row, any K; else exactly as the file type */
 } synthetic_type;
@@ -36,9 +37,15 @@ static const synthetic_type types[] = {
     {.name = "f16", .type = CRUMB_TYPE_F16},
     {.name = "i8", .type = CRUMB_TYPE_Q8_0},
     {.name = "u4", .type = CRUMB_TYPE_Q4_0},
-    {.name = "u2", .type = CRUMB_TYPE_I2_S, .bits = 2, .mul = 2, .sub = 3, .row_scaled = true}, /* SEQ levels */
-    {.name = "ternary", .type = CRUMB_TYPE_I2_S, .bits = 2, .mul = 1, .sub = 1, .row_scaled = true},
-    {.name = "u1", .type = CRUMB_TYPE_Q1_0, .bits = 1, .mul = 2, .sub = 1, .row_scaled = true},
+    {.name = "u2",
+     .type = CRUMB_TYPE_I2_S,
+     .bits = 2,
+     .max_code = 3,
+     .mul = 2,
+     .sub = 3,
+     .row_scaled = true}, /* SEQ levels */
+    {.name = "ternary", .type = CRUMB_TYPE_I2_S, .bits = 2, .max_code = 2, .mul = 1, .sub = 1, .row_scaled = true},
+    {.name = "u1", .type = CRUMB_TYPE_Q1_0, .bits = 1, .max_code = 1, .mul = 2, .sub = 1, .row_scaled = true},
 };
 
 /* The row of a spec's part ("llama3-8b", "u2"), or NULL. */
@@ -86,6 +93,7 @@ static crumb_status make_matrix(carver *c, const synthetic_type *t, uint32_t m, 
         uint64_t tile_rows = crumb_div_up(m, CRUMB_TILE_ROWS), k_padded = crumb_round_up(k, CRUMB_TILE_K);
         *matrix = (crumb_matrix){.type = t->type,
                                  .bits = t->bits,
+                                 .max_code = t->max_code,
                                  .scales_f32 = true,
                                  .mul = t->mul,
                                  .sub = t->sub,

@@ -191,17 +191,18 @@ static crumb_status pack_tile_row(const crumb_type_info *info, pack_block_fn *pa
     return CRUMB_OK;
 }
 
-/* I2_S has three codes; a fourth would be run as +2, which no trainer meant. */
-static crumb_status check_i2_s(const tile_row *t, crumb_error *err) {
+/* Two bits have a code that ternary types do not: it would be run as +2, which no trainer meant. */
+static crumb_status check_ternary(const crumb_type_info *info, const tile_row *t, crumb_error *err) {
     const uint64_t low_bits = UINT64_C(0x5555555555555555);
     for (unsigned n = 0; n < t->n_rows; n++)
-        for (uint64_t i = 0; i < t->row_bytes; i += 8) {
-            uint64_t x = load64(t->rows + n * t->row_bytes + i);
-            if (x & x >> 1 & low_bits)
+        for (uint64_t b = 0; b < t->n_blocks; b++) {
+            const uint8_t *codes = t->rows + n * t->row_bytes + b * info->block_bytes + info->codes_offset;
+            uint64_t threes = 0;
+            for (uint32_t i = 0; i < info->block / 4; i += 8) threes |= load64(codes + i) & load64(codes + i) >> 1;
+            if (threes & low_bits)
                 return crumb_fail(err, CRUMB_ERR_FORMAT,
-                                  "row %llu, block %llu: code 3, which I2_S does not have; the "
-                                  "file is damaged",
-                                  (unsigned long long)(t->row0 + n), (unsigned long long)(i / 32));
+                                  "row %llu, block %llu: code 3, which %s does not have; the file is damaged",
+                                  (unsigned long long)(t->row0 + n), (unsigned long long)b, info->name);
         }
     return CRUMB_OK;
 }
@@ -219,6 +220,7 @@ static crumb_status pack_tiles(const uint8_t *tensor, const crumb_matrix *matrix
     const crumb_type_info *info = crumb_type_get_info(matrix->type);
     uint64_t tile_row_dwords = crumb_div_up(matrix->k, CRUMB_TILE_K) * matrix->bits * LANES;
     uint64_t n_scales = crumb_div_up(matrix->k, matrix->group) * LANES;
+    const bool plain_ternary = info->max_code == 2 && matrix->type != CRUMB_TYPE_TQ1_0; /* which counts in base 3 */
     float tensor_scale = 0;
     if (matrix->scales_f32) {
         tensor_scale = crumb_type_i2_s_scale(tensor, matrix->m, matrix->k);
@@ -234,7 +236,7 @@ static crumb_status pack_tiles(const uint8_t *tensor, const crumb_matrix *matrix
         if (!matrix->scales_f32) t.scales = (uint16_t *)(base + layout->scales_offset) + i * n_scales;
         if (info->has_min) t.mins = (uint16_t *)(base + layout->mins_offset) + i * n_scales;
         if (t.n_rows < LANES) clear_tile_row(matrix, &t);
-        if (matrix->type == CRUMB_TYPE_I2_S) CRUMB_TRY(check_i2_s(&t, err));
+        if (plain_ternary) CRUMB_TRY(check_ternary(info, &t, err));
         CRUMB_TRY(pack_tile_row(info, pack_block[matrix->type], &t, err));
         if (matrix->scales_f32) {
             float *scales = (float *)(base + layout->scales_offset) + i * n_scales;

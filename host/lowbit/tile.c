@@ -40,7 +40,8 @@ crumb_status crumb_matrix_plan(crumb_type type, uint64_t m, uint64_t k, crumb_ma
                           "of 2^32 rows or columns",
                           (unsigned long long)m, (unsigned long long)k);
     *layout = (crumb_matrix_layout){0};
-    *matrix = (crumb_matrix){.type = type, .bits = info->bits, .mul = info->mul, .sub = info->sub};
+    *matrix = (crumb_matrix){
+        .type = type, .bits = info->bits, .max_code = info->max_code, .mul = info->mul, .sub = info->sub};
     matrix->m = (uint32_t)m;
     matrix->k = (uint32_t)k;
     bool fits;
@@ -61,6 +62,18 @@ void crumb_matrix_bind(crumb_matrix *matrix, const crumb_matrix_layout *layout, 
     matrix->codes = base + layout->codes_offset;
     matrix->scales = matrix->bits ? base + layout->scales_offset : NULL;
     matrix->mins = layout->mins_offset ? base + layout->mins_offset : NULL;
+}
+
+void crumb_matrix_merge_scales(crumb_matrix *matrix) {
+    const uint64_t n_tiles = crumb_div_up(matrix->m, CRUMB_TILE_ROWS),
+                   n_groups = crumb_div_up(matrix->k, matrix->group);
+    const uint64_t set_bytes = CRUMB_TILE_ROWS * (matrix->scales_f32 ? 4 : 2); /* of a group's 16 rows */
+    uint8_t *scales = (uint8_t *)(uintptr_t)matrix->scales;                    /* our own allocation */
+    for (uint64_t i = 0; i < n_tiles * n_groups; i++)
+        if (memcmp(scales + i * set_bytes, scales + i / n_groups * n_groups * set_bytes, set_bytes) != 0) return;
+    for (uint64_t tile = 0; tile < n_tiles; tile++)
+        memmove(scales + tile * set_bytes, scales + tile * n_groups * set_bytes, set_bytes);
+    matrix->group = (uint32_t)crumb_round_up(matrix->k, CRUMB_TILE_K);
 }
 
 static float load_scale(const crumb_matrix *matrix, const void *scales, uint64_t index) {

@@ -41,6 +41,7 @@ void crumb_tile_plane_order(unsigned bits, uint8_t order[32]);
 typedef struct crumb_matrix {
     crumb_type type;    /* where it came from, and for dense matrices what it is */
     uint8_t bits;       /* 1, 2, 4, 8: tile layout; 0: dense, row-major [M][K] of `type` */
+    uint8_t max_code;   /* no code is larger */
     bool scales_f32;    /* scales and mins are f32, else f16 */
     int16_t mul, sub;   /* w = scale * (mul * u - sub) + min */
     uint32_t m, k;      /* rows and columns, unpadded */
@@ -67,6 +68,11 @@ crumb_status crumb_matrix_plan(crumb_type type, uint64_t m, uint64_t k, crumb_ma
 crumb_status crumb_matrix_pack(crumb_type type, const uint8_t *tensor, const crumb_matrix *matrix,
                                const crumb_matrix_layout *layout, uint8_t *base, uint64_t tile0, uint64_t tile1,
                                crumb_error *err);
+
+/* Where every row has one scale for all of its groups, as trainers of ternary models write it, keeps it once: in place,
+ * with matrix->group grown to the row. Sums then run along whole rows, and scales take no bandwidth. For packed and
+ * bound matrices without mins, before anyone reads them. */
+void crumb_matrix_merge_scales(crumb_matrix *matrix);
 
 /* Points matrix's pointers into a packed allocation. */
 void crumb_matrix_bind(crumb_matrix *matrix, const crumb_matrix_layout *layout, const uint8_t *base);

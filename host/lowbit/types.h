@@ -39,6 +39,7 @@ typedef struct crumb_type_info {
     uint32_t block;       /* weights per block on disk, along K; for I2_S 128 */
     uint32_t block_bytes; /* bytes per block (I2_S: 32, and one scale for the whole tensor behind all blocks) */
     uint8_t bits;         /* of a code; 0: dense */
+    uint8_t max_code;     /* the largest code; ternary types stop at 2, and a 3 is damage */
     int16_t mul, sub;     /* w = scale * (mul * u - sub) + min */
     uint16_t group;       /* weights that share a scale; 0: the whole tensor */
     bool has_min;

@@ -90,12 +90,18 @@ static crumb_status pack_item_guarded(void *ctx, crumb_error *err) {
     return status == CRUMB_OK ? status : crumb_fail_prefix(err, status, "tensor '%s'", e->tensor->name);
 }
 
+/* All of a tensor is packed. */
+static void finish_entry(const packer *p, const crumb_weights_entry *e) {
+    crumb_gguf_tensor_release(p->g, e->tensor);
+    if (e->matrix && crumb_type_get_info(e->tensor->type)->act_rule == CRUMB_ACT_RULE_ROW)
+        crumb_matrix_merge_scales(e->matrix);
+}
+
 static crumb_status pack_one(void *ctx, uint64_t index, crumb_error *err) {
     packer *p = ctx;
     guarded_item gi = {p, &p->items[index]};
     CRUMB_TRY(crumb_file_guard(crumb_gguf_path(p->g), pack_item_guarded, &gi, err));
-    if (atomic_fetch_sub(&p->left[gi.item->entry], 1) == 1)
-        crumb_gguf_tensor_release(p->g, p->weights->entries[gi.item->entry].tensor);
+    if (atomic_fetch_sub(&p->left[gi.item->entry], 1) == 1) finish_entry(p, &p->weights->entries[gi.item->entry]);
     uint64_t done = atomic_fetch_add(&p->done, 1) + 1;
     if (p->progress && p->caller == &thread_marker && !p->progress(p->progress_user, (float)done / (float)p->n_items))
         return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "loading was interrupted");
@@ -129,13 +135,12 @@ static crumb_status read_rope_freqs(void *ctx, crumb_error *err) {
     return CRUMB_OK;
 }
 
-static void bind(crumb_weights *w, crumb_network *net, const uint8_t *base) {
+static void bind(crumb_weights *w, const uint8_t *base) {
     for (size_t i = 0; i < w->n_entries; i++) {
         crumb_weights_entry *e = &w->entries[i];
         if (e->matrix) crumb_matrix_bind(e->matrix, &e->layout, base + e->offset);
         if (e->vector) *e->vector = (const float *)(const void *)(base + e->offset);
     }
-    if (net->tied) net->head.matrix = net->embedding;
 }
 
 crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_network *net, uint8_t *base, int n_threads,
@@ -146,13 +151,14 @@ crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_net
                 .caller = &thread_marker,
                 .progress = progress,
                 .progress_user = progress_user};
-    bind(w, net, base);
+    bind(w, base);
     float *inv_freq = (float *)(void *)(base + w->inv_freq_offset);
     net->inv_freq = inv_freq;
     rope_read rope = {g, w, &net->hparams, inv_freq};
     crumb_status status = crumb_file_guard(crumb_gguf_path(g), read_rope_freqs, &rope, err);
     if (status == CRUMB_OK) status = make_items(&p, err);
     if (status == CRUMB_OK) status = crumb_parallel_for(n_threads, p.n_items, pack_one, &p, err);
+    if (net->tied) net->head.matrix = net->embedding;
     free(p.items);
     free(p.left);
     return status;

@@ -1,7 +1,8 @@
 /* Times the low-bit kernels beside what the machine can do: bench_linear BITS GROUP M K N [row|group] [filter]
  *
- * GROUP 0 is the whole row. Group scales, and mins for 4 bits, unless "row". Probes and kernels take turns and each
- * line gives the best of many short runs, since the machine may be shared; compare ratios, not absolute numbers. */
+ * 2 bits are ternary with "row". GROUP 0 is the whole row. Group scales, and mins for 4 bits, unless "row". Probes and
+ * kernels take turns and each line gives the best of many short runs, since the machine may be shared; compare ratios,
+ * not absolute numbers. */
 #include "tests/kernels/linear_case.h"
 #include "tests/kernels/probes.h"
 
@@ -104,6 +105,7 @@ int main(int argc, char **argv) {
     bool row = argc > 6 && strcmp(argv[6], "row") == 0;
     p.act = row ? CRUMB_ACT_ROW : CRUMB_ACT_GROUP;
     p.act_group = p.group && p.group < 128 ? p.group : 128;
+    p.max_code = row && p.bits == 2 ? 2 : 0;
     p.has_min = !row && p.bits == 4;
     p.sub = p.bits == 8 ? 128 : p.has_min ? 0 : 1;
     run(&p, argc > 7 ? argv[7] : NULL);

@@ -23,10 +23,19 @@ static void *must_alloc(size_t n_bytes) {
     return p;
 }
 
+static unsigned largest_code(const case_params *p) {
+    return p->max_code ? p->max_code : (1u << p->bits) - 1;
+}
+
 static void *random_codes(const case_params *p, size_t n_bytes, uint64_t *state) {
     uint8_t *codes = must_alloc(n_bytes);
     bool extreme = p->fill == FILL_POSITIVE || p->fill == FILL_NEGATIVE;
-    for (size_t i = 0; i < n_bytes; i++) codes[i] = extreme ? 0xff : (uint8_t)case_random(state);
+    const unsigned largest = largest_code(p);
+    for (size_t i = 0; i < n_bytes; i++) {
+        codes[i] = 0;
+        for (unsigned bit = 0; bit < 8; bit += p->bits)
+            codes[i] |= (uint8_t)((extreme ? largest : case_random(state) % (largest + 1)) << bit);
+    }
     return codes;
 }
 
@@ -72,6 +81,7 @@ void case_create(const case_params *p, uint64_t *state, linear_case *out) {
     size_t n_tiles = crumb_div_up(p->m, CRUMB_TILE_ROWS);
     *out = (linear_case){.n = p->n};
     out->w = (crumb_matrix){.bits = (uint8_t)p->bits,
+                            .max_code = (uint8_t)largest_code(p),
                             .scales_f32 = p->scales_f32,
                             .mul = (int16_t)p->mul,
                             .sub = (int16_t)p->sub,

@@ -14,6 +14,7 @@ typedef enum case_fill {
 
 typedef struct case_params {
     unsigned bits;
+    unsigned max_code; /* 0: all that `bits` can say */
     int mul, sub;
     uint32_t m, k, n, group; /* group 0: the whole row */
     crumb_act_quant act;

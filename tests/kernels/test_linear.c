@@ -21,9 +21,9 @@ enum { MAX_BATCH = 33, N_BATCH_SIZES = sizeof batch_sizes / sizeof batch_sizes[0
 
 /* What each width of codes means in a file type of host/lowbit/types.h, and something that none means. */
 static const struct {
-    unsigned bits;
+    unsigned bits, max_code;
     int mul, sub;
-} meanings[] = {{1, 2, 1}, {2, 1, 1}, {4, 1, 8}, {4, 1, 0}, {8, 1, 128}, {1, 1, 0}, {2, 2, 3}};
+} meanings[] = {{1, 1, 2, 1}, {2, 2, 1, 1}, {4, 15, 1, 8}, {4, 15, 1, 0}, {8, 255, 1, 128}, {1, 1, 1, 0}, {2, 3, 2, 3}};
 enum { N_MEANINGS = sizeof meanings / sizeof meanings[0] };
 
 static const uint32_t shapes_m[] = {1, 15, 16, 17, 33, 48, 80, 112};
@@ -139,6 +139,7 @@ static void kernels_hold_at_their_bounds(void **state) {
                 for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
                     if (lengths[i] == CRUMB_LINEAR_MAX_K && groups[g]) continue;
                     case_params p = {.bits = meanings[meaning].bits,
+                                     .max_code = meanings[meaning].max_code,
                                      .mul = meanings[meaning].mul,
                                      .sub = meanings[meaning].sub,
                                      .group = groups[g],
@@ -172,7 +173,8 @@ static void reference_is_right_on_a_layer_by_hand(void **state) {
     q[32 + crumb_tile_plane_position(2, 31)] = 20;
     int32_t qsum[2] = {104, 20};
     float sx = 2.0f, y[3] = {-1, -1, -1};
-    crumb_matrix w = {.bits = 2, .mul = 1, .sub = 1, .m = 3, .k = 64, .group = 32, .codes = codes, .scales = scales};
+    crumb_matrix w = {
+        .bits = 2, .max_code = 2, .mul = 1, .sub = 1, .m = 3, .k = 64, .group = 32, .codes = codes, .scales = scales};
     crumb_linear_args args = {.w = &w,
                               .x = {.q = q, .sx = &sx, .qsum = qsum, .k_padded = 64, .group = 32, .row_scale = true},
                               .n = 1,

@@ -47,6 +47,8 @@ def random_bytes(rng, name, k):
         codes = rng.integers(0, 3, (ROWS, k)).astype(np.uint8)
         return gguf_write.pack_i2_s(codes, -0.7071)
     raw = rng.integers(0, 256, (ROWS * k // block, size)).astype(np.uint8)
+    if name == "TQ2_0":
+        raw &= ~(raw >> 1 & 0x55)  # no code 3, which is damage
     for at in F16_FIELDS[name]:
         raw[:, at:at + 2] = rng.permutation(finite_halves(rng, len(raw))).view(np.uint8).reshape(-1, 2)
     return raw.tobytes()

@@ -35,7 +35,7 @@ static void fill_dense(crumb_type type, uint8_t *p, uint64_t n, uint64_t *state)
 
 static uint8_t random_code_byte(crumb_type type, uint64_t *state) {
     uint64_t r = crumb_test_random(state);
-    if (type != CRUMB_TYPE_I2_S) return (uint8_t)r;
+    if (type != CRUMB_TYPE_I2_S && type != CRUMB_TYPE_TQ2_0) return (uint8_t)r;
     uint8_t byte = 0; /* codes 0, 1, 2 only */
     for (int i = 0; i < 4; i++, r >>= 16) byte = (uint8_t)(byte << 2 | (r & 0xffff) % 3);
     return byte;

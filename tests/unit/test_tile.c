@@ -130,6 +130,32 @@ static void ranges_of_tile_rows_add_up(void **state) {
     release(&whole);
 }
 
+/* One scale for all groups of every row, as in a BitNet file: the weights stay, the group grows to the row. One scale
+ * more, and nothing is merged. */
+static void equal_scales_of_rows_are_merged(void **state) {
+    (void)state;
+    enum { M = 37, K = 768, BLOCK = 66, SCALE_OFFSET = 64 };
+    for (int with_exception = 0; with_exception < 2; with_exception++) {
+        packed p = {.tensor = crumb_test_random_tensor(CRUMB_TYPE_TQ2_0, M, K, 5)};
+        crumb_error err = {0};
+        for (int i = 0; i < M * (K / 256); i++) {
+            p.tensor[i * BLOCK + SCALE_OFFSET] = (uint8_t)(i / (K / 256)); /* the row */
+            p.tensor[i * BLOCK + SCALE_OFFSET + 1] = 0x2c;
+        }
+        if (with_exception) p.tensor[(M * (K / 256) - 1) * BLOCK + SCALE_OFFSET] ^= 1;
+        assert_int_equal(pack(&p, CRUMB_TYPE_TQ2_0, M, K, &err), CRUMB_OK);
+        static float before[M][K], after[K];
+        for (uint64_t row = 0; row < M; row++) crumb_matrix_row_to_f32(&p.matrix, row, before[row]);
+        crumb_matrix_merge_scales(&p.matrix);
+        assert_int_equal(p.matrix.group, with_exception ? 256 : K);
+        for (uint64_t row = 0; row < M; row++) {
+            crumb_matrix_row_to_f32(&p.matrix, row, after);
+            assert_memory_equal(before[row], after, sizeof after);
+        }
+        release(&p);
+    }
+}
+
 static void plane_order_matches_the_tiles(void **state) {
     (void)state;
     static const unsigned all_bits[] = {1, 2, 4, 8};
@@ -214,10 +240,11 @@ static void impossible_shapes_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packing_keeps_every_weight),     cmocka_unit_test(codes_stand_where_the_layout_says),
-        cmocka_unit_test(padding_rows_have_zero_scales),  cmocka_unit_test(ranges_of_tile_rows_add_up),
-        cmocka_unit_test(plane_order_matches_the_tiles),  cmocka_unit_test(damaged_scales_and_codes_are_refused),
-        cmocka_unit_test(largest_finite_values_are_kept), cmocka_unit_test(impossible_shapes_are_refused),
+        cmocka_unit_test(packing_keeps_every_weight),      cmocka_unit_test(codes_stand_where_the_layout_says),
+        cmocka_unit_test(padding_rows_have_zero_scales),   cmocka_unit_test(ranges_of_tile_rows_add_up),
+        cmocka_unit_test(plane_order_matches_the_tiles),   cmocka_unit_test(damaged_scales_and_codes_are_refused),
+        cmocka_unit_test(equal_scales_of_rows_are_merged), cmocka_unit_test(largest_finite_values_are_kept),
+        cmocka_unit_test(impossible_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
