@@ -9,9 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Both sides quantize activations to 8 bits, but not alike: other roundings, other groups. Seen on SmolLM2 and the
- * ternary model, a lead of one token over another differs by a few tenths at most, where logits spread over twenty. */
-static const token_rule rule = {.near_tie = 0.5f, .max_error = 1.0f};
+/* Both sides quantize activations to 8 bits, but not alike: other roundings, and for ternary files other groups (crumb:
+ * one scale per token, as BitNet is trained; llama.cpp: one per 256). Seen as the distance of the two best tokens from
+ * that with float activations: on SmolLM2 llama.cpp is off by up to 0.9 and crumb by about the same; on the ternary
+ * model of random weights, which dampen nothing, llama.cpp by 0.23 and crumb by 0.43 (root mean square). The bounds are
+ * about four times what both together are off on average, and for ties twice. */
+static const token_rule trained_rule = {.near_tie = 0.5f, .max_error = 2.0f};
+static const token_rule random_rule = {.near_tie = 1.0f, .max_error = 2.0f};
 
 enum { MAX_TOKENS = 256 };
 
@@ -50,7 +54,8 @@ static bool same_tokens(const crumb_model *model, const char *text, const int32_
 }
 
 /* Feeds the prompt, then llama.cpp's own tokens, and judges the logits before each. */
-static bool continue_prompt(crumb_model *model, crumb_session *session, const cJSON *prompt, token_tally *tally) {
+static bool continue_prompt(crumb_model *model, crumb_session *session, const cJSON *prompt, const token_rule *rule,
+                            token_tally *tally) {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(prompt, "text"));
     int32_t tokens[MAX_TOKENS];
     size_t n = int_array(cJSON_GetObjectItem(prompt, "tokens"), tokens), n_vocab;
@@ -69,7 +74,7 @@ static bool continue_prompt(crumb_model *model, crumb_session *session, const cJ
             .second = cJSON_GetArrayItem(position, 1)->valueint,
             .margin = (float)cJSON_GetArrayItem(position, 2)->valuedouble,
         };
-        token_tally_add(tally, &rule, text, crumb_session_logits(session), n_vocab, &reference);
+        token_tally_add(tally, rule, text, crumb_session_logits(session), n_vocab, &reference);
         tokens[0] = reference.best;
         n = 1;
     }
@@ -88,11 +93,13 @@ static bool run(const char *model_path, const cJSON *fixture) {
                 crumb_session_create(model, &params, &session, &err) == CRUMB_OK;
     if (good) {
         token_tally tally = {0};
+        const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(fixture, "model"));
+        const token_rule *rule = name && strncmp(name, "ternary", 7) == 0 ? &random_rule : &trained_rule;
         const cJSON *prompt;
         cJSON_ArrayForEach(prompt, cJSON_GetObjectItem(fixture, "prompts")) {
-            if (!continue_prompt(model, session, prompt, &tally)) good = false;
+            if (!continue_prompt(model, session, prompt, rule, &tally)) good = false;
         }
-        if (!token_tally_report(&tally, &rule, cJSON_GetStringValue(cJSON_GetObjectItem(fixture, "model")))) {
+        if (!token_tally_report(&tally, rule, name)) {
             good = false;
         }
     } else {
