@@ -289,17 +289,18 @@ static void add_attention(recorder *r, const crumb_op *op, bool stored) {
 
 /* ---- all ops ----------------------------------------------------------------------------------------------- */
 
-/* Marks what the op writes, and refuses reading rows that SELECT has left behind. */
+/* Marks what the op writes, and refuses reading rows that SELECT has left behind; only another SELECT may. */
 static crumb_status track_values(recorder *r, size_t index, crumb_error *err) {
     const crumb_op *op = op_at(r, index);
     crumb_value values[CRUMB_OP_MAX_VALUES];
     size_t n = crumb_op_reads(op, values);
     bool is_select = op->kind == CRUMB_OP_SELECT;
-    if (r->after_select && (is_select || op->kind == CRUMB_OP_ATTENTION || op->kind == CRUMB_OP_EMBED))
+    if (r->after_select && (op->kind == CRUMB_OP_ATTENTION || op->kind == CRUMB_OP_EMBED))
         return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s cannot come after select", crumb_op_name(op->kind));
     for (size_t i = 0; i < n && r->after_select; i++)
-        if (!r->p->values[values[i]].on_outputs)
-            return crumb_fail(err, CRUMB_ERR_ARGUMENT, "it reads value %u, which was made before select", values[i]);
+        if (r->p->values[values[i]].on_outputs == is_select)
+            return crumb_fail(err, CRUMB_ERR_ARGUMENT, "it reads value %u, which was made %s select", values[i],
+                              is_select ? "after" : "before");
     if (is_select) r->after_select = r->p->has_select = true;
     n = crumb_op_writes(op, values);
     for (size_t i = 0; i < n; i++) {

@@ -34,7 +34,8 @@ typedef enum crumb_op_kind {
     CRUMB_OP_ATTENTION, /* stores k and v in the cache, then out = softmax(scale * q K^T) V over positions <= the row's
                          */
     CRUMB_OP_GATED,     /* out = activation(gate) * up */
-    CRUMB_OP_SELECT,    /* keeps only the rows whose logits are wanted, in order; later ops see those */
+    CRUMB_OP_SELECT,    /* keeps only the rows whose logits are wanted, in order; later ops see those, and only another
+                         * SELECT reads values from before */
     CRUMB_OP_SIGNAL,    /* host-visible flag := this replay's number (another device's plan waits for it) */
     CRUMB_OP_WAIT,      /* waits until the flag holds this replay's number */
 } crumb_op_kind;

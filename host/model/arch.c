@@ -27,10 +27,8 @@ crumb_value crumb_network_forward(const crumb_network *net, crumb_graph *g) {
         g->layer = (uint16_t)i;
         x = net->arch->layer(g, net, i, x);
     }
-    crumb_value chosen = crumb_graph_select(g, x);
+    crumb_value normed = crumb_graph_rms_norm(g, x, net->output_norm, h->rms_norm_eps);
     crumb_graph_release(g, x);
-    crumb_value normed = crumb_graph_rms_norm(g, chosen, net->output_norm, h->rms_norm_eps);
-    crumb_graph_release(g, chosen);
     crumb_value logits = crumb_graph_value(g, h->vocab_size);
     const crumb_weight *head = &net->head;
     crumb_graph_linear(g, normed, 1, &head, &logits, CRUMB_NO_VALUE);
@@ -71,6 +69,20 @@ crumb_value crumb_arch_attention(crumb_graph *g, const crumb_network *net, uint3
     crumb_graph_release(g, k);
     crumb_graph_release(g, v);
     return out;
+}
+
+/* v's rows whose logits are wanted, in its place. */
+static crumb_value keep_outputs(crumb_graph *g, crumb_value v) {
+    crumb_value kept = crumb_graph_select(g, v);
+    crumb_graph_release(g, v);
+    return kept;
+}
+
+void crumb_arch_leave_attention(crumb_graph *g, const crumb_network *net, uint32_t index, crumb_value *attended,
+                                crumb_value *residual) {
+    if (index + 1 < net->hparams.num_hidden_layers) return;
+    *attended = keep_outputs(g, *attended);
+    *residual = keep_outputs(g, *residual);
 }
 
 static crumb_activation_fn gate_fn(const crumb_network *net) {

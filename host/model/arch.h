@@ -14,6 +14,9 @@ extern const crumb_arch crumb_arch_llama, crumb_arch_bitnet, crumb_arch_bitnet_2
 
 /* q/k/v, RoPE and attention over x (normed); the result is num_attention_heads * head_dim wide. */
 crumb_value crumb_arch_attention(crumb_graph *g, const crumb_network *net, uint32_t index, crumb_value x);
+/* In the last layer, what follows attention serves only the rows whose logits are wanted: leaves the others behind. */
+void crumb_arch_leave_attention(crumb_graph *g, const crumb_network *net, uint32_t index, crumb_value *attended,
+                                crumb_value *residual);
 /* activation(gate x) * (up x), intermediate_size wide. */
 crumb_value crumb_arch_gated(crumb_graph *g, const crumb_network *net, uint32_t index, crumb_value x);
 /* residual += w in, and `in` is released. */

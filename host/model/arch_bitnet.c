@@ -23,6 +23,7 @@ static crumb_value bitnet_layer(crumb_graph *g, const crumb_network *net, uint32
     crumb_value normed = crumb_graph_rms_norm(g, x, layer->attn_norm, eps);
     crumb_value attended = crumb_arch_attention(g, net, index, normed);
     crumb_graph_release(g, normed);
+    crumb_arch_leave_attention(g, net, index, &attended, &x);
     crumb_value sub = crumb_graph_rms_norm(g, attended, layer->attn_sub_norm, eps);
     crumb_graph_release(g, attended);
     crumb_arch_add(g, &layer->attn_output, sub, x);

@@ -21,6 +21,7 @@ static crumb_value llama_layer(crumb_graph *g, const crumb_network *net, uint32_
     crumb_value normed = crumb_graph_rms_norm(g, x, layer->attn_norm, eps);
     crumb_value attended = crumb_arch_attention(g, net, index, normed);
     crumb_graph_release(g, normed);
+    crumb_arch_leave_attention(g, net, index, &attended, &x);
     crumb_arch_add(g, &layer->attn_output, attended, x);
 
     normed = crumb_graph_rms_norm(g, x, layer->ffn_norm, eps);
