@@ -46,6 +46,7 @@ enum { CRUMB_LINEAR_MAX_K = 1 << 16 }; /* 2^16 * 255 * 128 < 2^31 */
 typedef struct crumb_q8 {
     int8_t *q;                /* [n][K'], each 32-block in plane order for the weights' bits */
     float *sx;                /* [n] (row) or [n][K'/group] */
+    int8_t *interleaved;      /* NULL, or q once more in the order of the tier's GEMM (crumb_interleave_fn) */
     int32_t *qsum;            /* [n][K'/group]: sums of q per activation group (row scales: per weight group) */
     uint32_t k_padded, group; /* group: values per qsum, and per sx where there are group scales; divides K' */
     bool row_scale;
@@ -60,6 +61,11 @@ typedef struct crumb_q8 {
 typedef void crumb_quantize_fn(const float *x, size_t x_stride, uint32_t k, unsigned bits, uint32_t n0, uint32_t n1,
                                const crumb_q8 *out);
 #define CRUMB_QUANTIZE_TINY 1e-30f
+
+/* Fills rows [n0, n1) of x->interleaved [n][K'] for weights of `bits`: once for all chunks of a layer, where a GEMM
+ * would do it for each. n0 is a multiple of CRUMB_INTERLEAVE_ROWS, n1 as well or the last row. */
+typedef void crumb_interleave_fn(const crumb_q8 *x, unsigned bits, uint32_t n0, uint32_t n1);
+enum { CRUMB_INTERLEAVE_ROWS = 12 }; /* a multiple of every tier's register blocks */
 
 typedef struct crumb_linear_args {
     const crumb_matrix *w;
@@ -101,6 +107,7 @@ const crumb_cpu_kernel *crumb_cpu_kernels(size_t *n);
  * matrices of K <= CRUMB_LINEAR_MAX_K. NULL when nothing fits. */
 const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act_quant act, uint32_t n, crumb_isa isa);
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa);
+crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa); /* NULL: the tier's GEMM reads q */
 /* Scratch bytes per thread that any kernel may need for this matrix, whatever n. */
 size_t crumb_cpu_kernel_scratch(const crumb_matrix *w);
 
@@ -109,5 +116,6 @@ size_t crumb_cpu_kernel_scratch(const crumb_matrix *w);
 #include "cpu/kernels.def"
 #undef CRUMB_CPU_KERNEL
 crumb_quantize_fn crumb_quantize__ref, crumb_quantize__avx2;
+crumb_interleave_fn crumb_interleave__avx2, crumb_interleave__avxvnni, crumb_interleave__avx512vnni;
 
 #endif

@@ -18,7 +18,8 @@ struct crumb_device {
     crumb_isa isa;
     const crumb_float_ops *ops;
     crumb_quantize_fn *quantize;
-    crumb_log_fn log; /* NULL: none */
+    crumb_interleave_fn *interleave; /* or NULL */
+    crumb_log_fn log;                /* NULL: none */
     void *log_user;
     char detail[96];
 };

@@ -34,6 +34,17 @@ crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa) {
     return crumb_isa_includes(isa, CRUMB_ISA_AVX2) ? crumb_quantize__avx2 : crumb_quantize__ref;
 }
 
+crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa) {
+    switch (isa) {
+    case CRUMB_ISA_AVX2: return crumb_interleave__avx2;
+    case CRUMB_ISA_AVXVNNI: return crumb_interleave__avxvnni;
+    case CRUMB_ISA_AVX512VNNI: return crumb_interleave__avx512vnni;
+    case CRUMB_ISA_SCALAR:
+    case CRUMB_ISA_COUNT: break;
+    }
+    return NULL;
+}
+
 size_t crumb_cpu_kernel_scratch(const crumb_matrix *w) {
     uint32_t k_padded = (uint32_t)crumb_round_up(w->k, CRUMB_TILE_K);
     size_t row = k_padded * sizeof(float); /* one decoded row, for float activations */

@@ -12,8 +12,13 @@ static bool shares_inputs(const crumb_plan *p, const crumb_step *s) {
     return n > 1 && (n > CRUMB_LOCAL_ROWS || n * s->linear.k > most_values);
 }
 
+/* Whether the shared inputs are interleaved as well: for batches that only GEMMs serve. */
+static bool interleaves(const crumb_plan *p, uint32_t n) {
+    return n > CRUMB_SMALL_N && p->device->interleave;
+}
+
 typedef struct q8_layout {
-    size_t sx, qsum, total; /* byte offsets behind q, and all of it */
+    size_t sx, qsum, interleaved, total; /* byte offsets behind q, and all of it */
 } q8_layout;
 
 static q8_layout layout_q8(const crumb_linear_input *in, uint32_t capacity) {
@@ -21,7 +26,8 @@ static q8_layout layout_q8(const crumb_linear_input *in, uint32_t capacity) {
     q8_layout layout;
     layout.sx = crumb_round_up((uint64_t)capacity * in->k_padded, 64);
     layout.qsum = layout.sx + crumb_round_up(capacity * n_scales * sizeof(float), 64);
-    layout.total = layout.qsum + crumb_round_up(capacity * n_groups * sizeof(int32_t), 64);
+    layout.interleaved = layout.qsum + crumb_round_up(capacity * n_groups * sizeof(int32_t), 64);
+    layout.total = layout.interleaved + (capacity > CRUMB_SMALL_N ? layout.sx : 0);
     return layout;
 }
 
@@ -54,6 +60,9 @@ static prepared inputs_of(const crumb_plan *p, const crumb_step *s, int thread, 
             out.q8[i] = (crumb_q8){.q = (int8_t *)base,
                                    .sx = (float *)(void *)(base + layout.sx),
                                    .qsum = (int32_t *)(void *)(base + layout.qsum),
+                                   .interleaved = shared && interleaves(p, crumb_step_n(p, s))
+                                                      ? (int8_t *)base + layout.interleaved
+                                                      : NULL,
                                    .k_padded = in->k_padded,
                                    .group = in->group,
                                    .row_scale = in->row_scale};
@@ -84,15 +93,24 @@ static void prepare_rows(const crumb_plan *p, const crumb_step *s, int thread, c
     }
 }
 
+/* Rows that one item of preparing takes a multiple of, but for the last. */
+static uint32_t prepare_unit(const crumb_plan *p, uint32_t n) {
+    return interleaves(p, n) ? CRUMB_INTERLEAVE_ROWS : 1;
+}
+
 static uint32_t prepare_items(const crumb_plan *p, const crumb_step *s) {
-    return shares_inputs(p, s) ? crumb_even_items(p, crumb_step_n(p, s), 1) : 0;
+    uint32_t n = crumb_step_n(p, s);
+    return shares_inputs(p, s) ? crumb_even_items(p, crumb_div_up(n, prepare_unit(p, n)), 1) : 0;
 }
 
 static void prepare(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
     prepared in = inputs_of(p, s, walker->thread, true);
-    uint32_t n = crumb_step_n(p, s), n_items = prepare_items(p, s);
-    prepare_rows(p, s, walker->thread, &in, (uint32_t)crumb_even_begin(n, item, n_items),
-                 (uint32_t)crumb_even_begin(n, item + 1, n_items));
+    uint32_t n = crumb_step_n(p, s), n_items = prepare_items(p, s), unit = prepare_unit(p, n);
+    uint64_t n_units = crumb_div_up(n, unit), end = crumb_even_begin(n_units, item + 1, n_items) * unit;
+    uint32_t n0 = (uint32_t)crumb_even_begin(n_units, item, n_items) * unit, n1 = end < n ? (uint32_t)end : n;
+    prepare_rows(p, s, walker->thread, &in, n0, n1);
+    for (uint32_t i = 0; i < s->linear.n_inputs; i++)
+        if (in.q8[i].interleaved) p->device->interleave(&in.q8[i], s->linear.inputs[i].bits, n0, n1);
 }
 
 const crumb_step_kind crumb_step_prepare = {prepare_items, prepare};

@@ -20,7 +20,8 @@ typedef struct gemm_block {
     const crumb_linear_args *a;
     shape s;
     uint32_t n0, n_columns;
-    int8_t *q;       /* activations: the register block from column c on begins at c * k_padded; [step][column][4] */
+    const int8_t *q; /* activations: the register block from column c on begins at c * k_padded; [step][column][4] */
+    int8_t *local_q; /* room for them */
     uint8_t *panel;  /* [steps of the chunk][parts][16 rows], 4 codes of a row each */
     float *scales;   /* [groups of the chunk][16] */
     float *mins;     /* as scales */
@@ -130,9 +131,14 @@ SIMD_INLINE void gemm_columns(const gemm_block *b, uint32_t c0, uint32_t step0, 
         gemm_long_groups(b, c0, q, step0, step1, bits, columns, has_min);
 }
 
+/* Groups of 32 have instances of their own where codes are wide enough for that to pay. */
+SIMD_INLINE bool gemm_whole(int bits, uint32_t group) {
+    return group == CRUMB_TILE_K && bits >= 4;
+}
+
 /* Columns of a register block, of as many as there are registers for. */
-SIMD_INLINE uint32_t gemm_wide(int bits, bool whole) {
-    return (uint32_t)((whole ? GEMM_WHOLE_COLUMNS : GEMM_REGISTER_COLUMNS) / gemm_parts(bits));
+SIMD_INLINE uint32_t gemm_wide(int bits, uint32_t group) {
+    return (uint32_t)((gemm_whole(bits, group) ? GEMM_WHOLE_COLUMNS : GEMM_REGISTER_COLUMNS) / gemm_parts(bits));
 }
 
 /* Columns of the next register block where `left` are left: all, half of them, two or one. */
@@ -163,7 +169,7 @@ SIMD_INLINE void gemm_finish(const gemm_block *b, uint32_t tile, uint32_t c0, ui
 /* A chunk of a tile-row, the last one with the way out. */
 SIMD_INLINE void gemm_all_columns(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1, const int bits,
                                   const bool has_zero, const bool has_min, const bool whole) {
-    const uint32_t wide = gemm_wide(bits, whole);
+    const uint32_t wide = gemm_wide(bits, whole ? CRUMB_TILE_K : 0);
     const bool last = step1 == b->s.n_blocks * BLOCK_STEPS;
     for (uint32_t c = 0, n; c < b->n_columns; c += n) {
         n = gemm_next_columns(b->n_columns - c, wide);
@@ -230,7 +236,7 @@ SIMD_INLINE void gemm_tile(const gemm_block *b, uint32_t tile, const int bits, c
 SIMD_INLINE void gemm_carve(gemm_block *b) {
     const size_t tile_row = CRUMB_TILE_ROWS * 4, per_group = b->stride * b->s.n_groups * 4;
     uint8_t *p = b->a->scratch;
-    b->q = (int8_t *)p;
+    b->local_q = (int8_t *)p;
     p += b->stride * b->a->x.k_padded;
     b->panel = p;
     p += GEMM_CHUNK_STEPS * tile_row * GEMM_MAX_PARTS;
@@ -269,18 +275,16 @@ SIMD_INLINE void interleave1(const int8_t *from, int8_t *to, size_t to_stride) {
     for (size_t i = 0; i < 4; i++) memcpy(to + i * to_stride, from + 4 * i, 4);
 }
 
-/* Activations in the order that register blocks read them: one stream. Read in place, columns a power of two apart
- * would compete for the same sets of the caches (a quarter of the speed on Zen 3). */
-SIMD_INLINE void gemm_interleave(const gemm_block *b, uint32_t wide) {
-    const size_t k_padded = b->a->x.k_padded;
-    for (uint32_t c = 0, n; c < b->n_columns; c += n) {
-        n = gemm_next_columns(b->n_columns - c, wide);
+/* n_columns columns in the order that register blocks read them: one stream. Read in place, columns a power of two
+ * apart would compete for the same sets of the caches (a quarter of the speed on Zen 3). */
+SIMD_INLINE void gemm_interleave(const int8_t *columns, size_t k_padded, uint32_t n_columns, uint32_t wide,
+                                 int8_t *out) {
+    for (uint32_t c = 0, n; c < n_columns; c += n) {
+        n = gemm_next_columns(n_columns - c, wide);
         for (size_t k = 0; k < k_padded; k += 16) {
-            const int8_t *from = b->a->x.q + (b->n0 + c) * k_padded + k;
-            int8_t *to = b->q + c * k_padded + k * n;
+            const int8_t *from = columns + c * k_padded + k;
+            int8_t *to = out + c * k_padded + k * n;
             uint32_t i = 0;
-            if (k % 64 == 0) /* the next block, half of which another core wrote */
-                for (uint32_t j = 0; j < n; j++) _mm_prefetch((const char *)from + (n + j) * k_padded, _MM_HINT_T0);
             for (; i + 4 <= n; i += 4) interleave4(from + i * k_padded, k_padded, to + (size_t)i * 4, (size_t)n * 4);
             if (n & 2) interleave2(from + i * k_padded, k_padded, to + (size_t)i * 4, (size_t)n * 4);
             if (n & 1) interleave1(from + (n - 1) * k_padded, to + ((size_t)n - 1) * 4, (size_t)n * 4);
@@ -301,6 +305,18 @@ SIMD_INLINE void gemm_prepare(const gemm_block *b) {
         }
 }
 
+/* Interleaved by the caller for all tile-rows, or here for these. */
+SIMD_INLINE void gemm_take_columns(gemm_block *b, uint32_t wide) {
+    const crumb_q8 *x = &b->a->x;
+    const size_t at = (size_t)b->n0 * x->k_padded;
+    if (x->interleaved) {
+        b->q = x->interleaved + at;
+        return;
+    }
+    gemm_interleave(x->q + at, x->k_padded, b->n_columns, wide, b->local_q);
+    b->q = b->local_q;
+}
+
 SIMD_INLINE void gemm_rows(const crumb_linear_args *a, const int bits, const bool has_zero, const bool has_min,
                            const bool whole) {
     const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded);
@@ -308,24 +324,32 @@ SIMD_INLINE void gemm_rows(const crumb_linear_args *a, const int bits, const boo
     gemm_carve(&b);
     for (b.n0 = 0; b.n0 < a->n; b.n0 += b.n_columns) {
         b.n_columns = a->n - b.n0 < most ? a->n - b.n0 : most;
-        gemm_interleave(&b, gemm_wide(bits, whole));
+        gemm_take_columns(&b, gemm_wide(bits, a->x.group));
         gemm_prepare(&b);
         for (uint32_t tile = a->tile0; tile < a->tile1; tile++) gemm_tile(&b, tile, bits, has_zero, has_min, whole);
     }
 }
 
-/* Groups of 32 have instances of their own. */
 SIMD_INLINE void gemm(const crumb_linear_args *a, const int bits) {
-    const bool whole = a->x.group == CRUMB_TILE_K, has_min = a->w->mins != NULL;
-    if (whole && bits == 4 && has_min && a->w->sub == 0)
+    const bool has_min = a->w->mins != NULL, has_zero = a->w->sub != 0;
+    if (!gemm_whole(bits, a->x.group))
+        gemm_rows(a, bits, true, has_min, false);
+    else if (bits == 4 && has_min && !has_zero)
         gemm_rows(a, bits, false, true, true);
-    else if (whole && bits >= 4 && !has_min)
+    else if (!has_min)
         gemm_rows(a, bits, true, false, true);
     else
-        gemm_rows(a, bits, true, has_min, false);
+        gemm_rows(a, bits, true, true, true);
 }
 
 #define GEMM_INSTANCE(bits)                                                                                            \
     void SIMD_NAME(crumb_gemm_u##bits##_i8)(const crumb_linear_args *a) {                                              \
         gemm(a, bits);                                                                                                 \
+    }
+
+/* The crumb_interleave_fn of the tier. */
+#define GEMM_INTERLEAVE_INSTANCE                                                                                       \
+    void SIMD_NAME(crumb_interleave)(const crumb_q8 *x, unsigned bits, uint32_t n0, uint32_t n1) {                     \
+        const size_t at = (size_t)n0 * x->k_padded;                                                                    \
+        gemm_interleave(x->q + at, x->k_padded, n1 - n0, gemm_wide((int)bits, x->group), x->interleaved + at);         \
     }

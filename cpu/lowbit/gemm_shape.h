@@ -3,7 +3,8 @@
 #ifndef CRUMB_CPU_LOWBIT_GEMM_SHAPE_H
 #define CRUMB_CPU_LOWBIT_GEMM_SHAPE_H
 
-#include "host/lowbit/tile.h"
+#include "cpu/kernels.h"
+#include "host/base/checked.h"
 
 enum {
     GEMM_CHUNK_STEPS = 256,       /* steps of four k in a panel: with its 64 bytes each, half of L1 */
@@ -18,13 +19,13 @@ enum {
 static inline uint32_t crumb_gemm_most_columns(uint32_t k_padded) {
     uint32_t fit = GEMM_BLOCK_BYTES / k_padded;
     if (fit < GEMM_MIN_COLUMNS) fit = GEMM_MIN_COLUMNS;
-    return fit > GEMM_MAX_COLUMNS ? GEMM_MAX_COLUMNS : fit / 12 * 12; /* 12: of every tier's register blocks */
+    return fit > GEMM_MAX_COLUMNS ? GEMM_MAX_COLUMNS : fit / CRUMB_INTERLEAVE_ROWS * CRUMB_INTERLEAVE_ROWS;
 }
 
 /* Columns of each block when there are n: as even as whole register blocks allow, because each block unpacks anew. */
 static inline uint32_t crumb_gemm_block_columns(uint32_t n, uint32_t k_padded) {
     uint32_t most = crumb_gemm_most_columns(k_padded), n_blocks = (n + most - 1) / most;
-    uint32_t even = ((n + n_blocks - 1) / n_blocks + 11) / 12 * 12;
+    uint32_t even = crumb_round_up((n + n_blocks - 1) / n_blocks, CRUMB_INTERLEAVE_ROWS);
     return n < even ? n : even;
 }
 

@@ -70,6 +70,19 @@ static void run_and_check(const crumb_cpu_kernel *kernel, const case_params *p, 
     n_compared++;
 }
 
+/* A GEMM whose caller has interleaved the activations, in two ranges where there are enough of them. */
+static void check_interleaved(const crumb_cpu_kernel *kernel, const case_params *p, crumb_linear_args args,
+                              const float *expected, uint32_t n) {
+    args.x.interleaved = malloc((size_t)n * args.x.k_padded);
+    assert_non_null(args.x.interleaved);
+    crumb_interleave_fn *interleave = crumb_cpu_interleave_select(kernel->isa);
+    uint32_t half = n > CRUMB_INTERLEAVE_ROWS ? CRUMB_INTERLEAVE_ROWS : 0;
+    interleave(&args.x, p->bits, half, n);
+    if (half) interleave(&args.x, p->bits, 0, half);
+    run_and_check(kernel, p, args, expected, n);
+    free(args.x.interleaved);
+}
+
 static bool takes(const crumb_cpu_kernel *kernel, const case_params *p) {
     return kernel->isa != CRUMB_ISA_SCALAR && kernel->bits == p->bits && (kernel->acts >> p->act & 1);
 }
@@ -95,6 +108,8 @@ static void compare_case(const case_params *p) {
         if (!takes(kernel, p) || (i < n_real && !crumb_isa_available(kernel->isa))) continue;
         for (int j = 0; j < N_BATCH_SIZES && batch_sizes[j] <= p->n; j++)
             run_and_check(kernel, p, args, expected, batch_sizes[j]);
+        for (int j = 0; j < N_BATCH_SIZES && i < n_real && kernel->op == CRUMB_CPU_GEMM && batch_sizes[j] <= p->n; j++)
+            check_interleaved(kernel, p, args, expected, batch_sizes[j]);
         crumb_linear_args part = args;
         part.tile0 = (uint32_t)(case_random(&seed) % args.tile1);
         part.tile1 = part.tile0 + 1 + (uint32_t)(case_random(&seed) % (args.tile1 - part.tile0));
