@@ -1,7 +1,6 @@
 /* The small model inside the library: bytes of tools/train/model/crumb-tiny.gguf, which tools/train/ makes. */
 #include "host/engine/engine.h"
 
-/* Declared here and in model.c only: nothing else may touch the bytes. */
 extern const unsigned char crumb_embedded_model[], crumb_embedded_model_end[];
 
 __asm__(".section .rodata\n"
@@ -15,3 +14,8 @@ __asm__(".section .rodata\n"
         "crumb_embedded_model_end:\n"
         ".byte 0\n"
         ".previous\n");
+
+crumb_status crumb_engine_open_embedded_file(crumb_gguf **out, crumb_error *err) {
+    size_t n_bytes = (size_t)(crumb_embedded_model_end - crumb_embedded_model);
+    return crumb_gguf_open_memory(crumb_embedded_model, n_bytes, "embedded model", out, err);
+}

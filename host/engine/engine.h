@@ -26,6 +26,8 @@ struct crumb_model {
 crumb_status crumb_engine_model_create(const crumb_model_params *params, crumb_model **out, crumb_error *err);
 /* Params with defaults where the caller's struct is older, NULL or zero. */
 crumb_model_params crumb_engine_model_params(const crumb_model_params *params);
+/* The embedded model's bytes as a file; the caller closes it. */
+crumb_status crumb_engine_open_embedded_file(crumb_gguf **out, crumb_error *err);
 /* Sets name and type once the weights are there. */
 void crumb_engine_model_describe(crumb_model *m, const char *name);
 

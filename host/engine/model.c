@@ -204,17 +204,12 @@ crumb_status crumb_model_open(const char *path, const crumb_model_params *params
     return open_gguf(g, &p, start, out, err);
 }
 
-/* The model's bytes, from embedded.c. */
-extern const unsigned char crumb_embedded_model[];
-extern const unsigned char crumb_embedded_model_end[];
-
 crumb_status crumb_model_open_embedded(const crumb_model_params *params, crumb_model **out, crumb_error *err) {
     uint64_t start = crumb_now_ns();
     *out = NULL;
     crumb_model_params p = crumb_engine_model_params(params);
     crumb_gguf *g;
-    size_t n_bytes = (size_t)(crumb_embedded_model_end - crumb_embedded_model);
-    CRUMB_TRY(crumb_gguf_open_memory(crumb_embedded_model, n_bytes, "embedded model", &g, err));
+    CRUMB_TRY(crumb_engine_open_embedded_file(&g, err));
     return open_gguf(g, &p, start, out, err);
 }
 

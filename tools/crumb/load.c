@@ -3,6 +3,7 @@
 
 #include "host/base/error.h"
 #include "host/container/gguf.h"
+#include "host/engine/engine.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -64,12 +65,8 @@ crumb_status cli_model_open(const cli_options *options, const char *path, const 
     return status;
 }
 
-extern const unsigned char crumb_embedded_model[], crumb_embedded_model_end[]; /* host/engine/embedded.c */
-
 crumb_status cli_gguf_open(const char *path, crumb_gguf **out, crumb_error *err) {
-    if (path) return crumb_gguf_open(path, out, err);
-    size_t n_bytes = (size_t)(crumb_embedded_model_end - crumb_embedded_model);
-    return crumb_gguf_open_memory(crumb_embedded_model, n_bytes, "embedded model", out, err);
+    return path ? crumb_gguf_open(path, out, err) : crumb_engine_open_embedded_file(out, err);
 }
 
 crumb_session_params cli_session_params(const cli_options *options) {

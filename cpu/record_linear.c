@@ -1,0 +1,182 @@
+/* Recording linear ops: what is folded in, how inputs are quantized, which kernels run, how rows are cut into chunks.
+ */
+#include "cpu/record.h"
+
+#include "host/base/checked.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether nobody reads the value that op `index` makes, except the op after it. */
+static bool only_next_reads(const crumb_recorder *r, size_t index, crumb_value v) {
+    for (size_t i = index + 2; i < r->desc->n_ops; i++) {
+        crumb_value values[CRUMB_OP_MAX_VALUES];
+        size_t n = crumb_op_reads(crumb_record_op(r, i), values);
+        for (size_t j = 0; j < n; j++)
+            if (values[j] == v) return false;
+        n = crumb_op_writes(crumb_record_op(r, i), values);
+        for (size_t j = 0; j < n; j++)
+            if (values[j] == v) return true;
+    }
+    return true;
+}
+
+/* A norm can be folded into the linear op behind it, unless that would write where other threads still read the norm's
+ * input. */
+bool crumb_record_norm_folds(const crumb_recorder *r, size_t index) {
+    const crumb_op *norm = crumb_record_op(r, index), *linear = crumb_record_op(r, index + 1);
+    if (!linear || linear->kind != CRUMB_OP_LINEAR || linear->linear.x != norm->norm.out) return false;
+    if (norm->norm.head_dim && norm->norm.head_dim != r->desc->values[norm->norm.x].width) return false;
+    for (int i = 0; i < linear->linear.n_parts; i++)
+        if (crumb_record_slot(r, linear->linear.part[i].out) == crumb_record_slot(r, norm->norm.x)) return false;
+    return only_next_reads(r, index, norm->norm.out);
+}
+
+/* A gated activation can be folded into the linear op that makes gate and up whole, unless its result would overwrite
+ * what other threads still read. */
+bool crumb_record_gated_folds(const crumb_recorder *r, size_t index, const crumb_op *norm) {
+    const crumb_op *linear = crumb_record_op(r, index), *gated = crumb_record_op(r, index + 1);
+    if (!gated || gated->kind != CRUMB_OP_GATED || linear->linear.n_parts != 2) return false;
+    const crumb_linear_part *gate = &linear->linear.part[0], *up = &linear->linear.part[1];
+    if (gate->out != gated->gated.gate || up->out != gated->gated.up) return false;
+    if (gate->m0 != 0 || gate->m1 != gate->w->m || up->m0 != 0 || up->m1 != up->w->m) return false;
+    uint32_t slot = crumb_record_slot(r, gated->gated.out);
+    return slot != crumb_record_slot(r, linear->linear.x) && (!norm || slot != crumb_record_slot(r, norm->norm.x));
+}
+
+static crumb_status find_input(crumb_recorder *r, crumb_step *s, const crumb_op *op, const crumb_matrix *w,
+                               uint8_t *index, crumb_error *err) {
+    crumb_linear_input in = {.k = w->k, .k_padded = (uint32_t)crumb_round_up(w->k, CRUMB_TILE_K), .group = 1};
+    if (w->bits && op->linear.act != CRUMB_ACT_F32) {
+        in.quantized = true;
+        in.row_scale = op->linear.act == CRUMB_ACT_ROW;
+        in.bits = w->bits;
+        in.group = in.row_scale ? w->group : op->linear.act_group;
+        if (in.k_padded % in.group)
+            return crumb_fail(err, CRUMB_ERR_ARGUMENT, "groups of %u do not divide %u columns", in.group, w->k);
+    }
+    if (w->k > r->max_k) r->max_k = w->k;
+    for (uint32_t i = 0; i < s->linear.n_inputs; i++) {
+        const crumb_linear_input *have = &s->linear.inputs[i];
+        *index = (uint8_t)i;
+        if (have->quantized == in.quantized && have->row_scale == in.row_scale && have->bits == in.bits &&
+            have->group == in.group)
+            return CRUMB_OK;
+    }
+    *index = (uint8_t)s->linear.n_inputs;
+    s->linear.inputs[s->linear.n_inputs++] = in;
+    return CRUMB_OK;
+}
+
+/* Whether an earlier part of the plan has the same type and shape as part `index` of the last step. */
+static bool logged_before(const crumb_plan *p, uint32_t index) {
+    const crumb_step *last = &p->steps[p->n_steps - 1];
+    const crumb_matrix *w = last->linear.parts[index].part.w;
+    for (const crumb_step *s = p->steps; s <= last; s++) {
+        if (s->kind != &crumb_step_linear) continue;
+        for (uint32_t i = 0; i < (s == last ? index : s->linear.n_parts); i++) {
+            const crumb_matrix *other = s->linear.parts[i].part.w;
+            if (other->type == w->type && other->m == w->m && other->k == w->k) return true;
+        }
+    }
+    return false;
+}
+
+/* One line for every distinct type and shape. */
+static void log_choices(const crumb_plan *p) {
+    const crumb_device *d = p->device;
+    const crumb_step *s = &p->steps[p->n_steps - 1];
+    for (uint32_t i = 0; d->log && i < s->linear.n_parts; i++) {
+        if (logged_before(p, i)) continue;
+        const crumb_linear_range *range = &s->linear.parts[i];
+        const crumb_matrix *w = range->part.w;
+        char line[256];
+        snprintf(line, sizeof line, "cpu: %s %u x %u: %s for 1 row, %s for %u", crumb_type_get_info(w->type)->name,
+                 w->m, w->k, range->kernel[1]->name,
+                 range->kernel[p->max_rows <= CRUMB_SMALL_N ? p->max_rows : 0]->name, p->max_rows);
+        d->log(d->log_user, CRUMB_LOG_DEBUG, line);
+    }
+}
+
+static crumb_status choose_kernels(crumb_recorder *r, const crumb_op *op, crumb_linear_range *range, crumb_error *err) {
+    const crumb_matrix *w = range->part.w;
+    crumb_isa isa = r->p->device->isa;
+    crumb_act_quant act = w->bits ? op->linear.act : CRUMB_ACT_F32;
+    for (uint32_t i = 0; i <= CRUMB_SMALL_N; i++) {
+        uint32_t n = i ? i : r->p->max_rows > CRUMB_SMALL_N ? r->p->max_rows : CRUMB_SMALL_N + 1;
+        range->kernel[i] = crumb_cpu_kernel_select(w, act, n, isa);
+        if (!range->kernel[i])
+            return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "no kernel for %s weights, %u x %u, in tier %s",
+                              crumb_type_get_info(w->type)->name, w->m, w->k, crumb_isa_name(isa));
+    }
+    size_t n_bytes = crumb_cpu_kernel_scratch(w);
+    if (n_bytes > r->p->kernel_scratch_bytes) r->p->kernel_scratch_bytes = n_bytes;
+    return CRUMB_OK;
+}
+
+static crumb_status add_bound(crumb_recorder *r, uint32_t bound, crumb_error *err) {
+    if (r->n_chunk_bounds == r->chunk_capacity) {
+        size_t capacity = 2 * r->chunk_capacity + 256;
+        uint32_t *grown = realloc(r->p->chunk_bounds, capacity * sizeof *grown);
+        if (!grown) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for a plan");
+        r->p->chunk_bounds = grown;
+        r->chunk_capacity = capacity;
+    }
+    r->p->chunk_bounds[r->n_chunk_bounds++] = bound;
+    return CRUMB_OK;
+}
+
+/* Large chunks first and ever smaller ones: few calls and long streams, and still no thread waits long for the last. */
+static crumb_status cut_chunks(crumb_recorder *r, crumb_step *s, uint32_t n_units, crumb_error *err) {
+    const uint64_t least_bytes = 16384;
+    const crumb_matrix *w = s->linear.parts[0].part.w;
+    uint64_t unit_bytes = (uint64_t)w->k * CRUMB_TILE_ROWS * (w->bits ? w->bits : 16) / 8 + 1;
+    uint32_t least = (uint32_t)crumb_div_up(least_bytes, unit_bytes), share = 2 * (uint32_t)r->p->n_threads;
+    s->linear.first_chunk = (uint32_t)r->n_chunk_bounds;
+    CRUMB_TRY(add_bound(r, 0, err));
+    for (uint32_t at = 0; at < n_units; s->linear.n_chunks++) {
+        uint32_t left = n_units - at, n = r->p->n_threads == 1 ? left : (left + share - 1) / share;
+        if (n < least) n = least < left ? least : left;
+        at += n;
+        CRUMB_TRY(add_bound(r, at, err));
+    }
+    return CRUMB_OK;
+}
+
+/* `norm` and `gated` are the ops folded in, or NULL. */
+crumb_status crumb_record_linear(crumb_recorder *r, const crumb_op *op, const crumb_op *norm, const crumb_op *gated,
+                                 crumb_error *err) {
+    crumb_step step = {.kind = &crumb_step_linear, .layer = op->layer, .on_outputs = r->after_select};
+    step.linear.x = norm ? norm->norm.x : op->linear.x;
+    step.linear.add = op->linear.add;
+    step.linear.k = r->desc->values[op->linear.x].width;
+    step.linear.n_parts = op->linear.n_parts;
+    step.linear.norm_weight = norm ? norm->norm.weight : NULL;
+    step.linear.norm_eps = norm ? norm->norm.eps : 0;
+    uint32_t n_units = 0;
+    bool quantizes = false;
+    for (uint32_t i = 0; i < op->linear.n_parts; i++) {
+        crumb_linear_range *range = &step.linear.parts[i];
+        range->part = op->linear.part[i];
+        range->tile0 = range->part.m0 / CRUMB_TILE_ROWS;
+        range->tile1 = (uint32_t)crumb_div_up(range->part.m1, CRUMB_TILE_ROWS);
+        n_units += range->tile1 - range->tile0;
+        CRUMB_TRY(find_input(r, &step, op, range->part.w, &range->input, err));
+        CRUMB_TRY(choose_kernels(r, op, range, err));
+        quantizes = quantizes || step.linear.inputs[range->input].quantized;
+    }
+    if (gated) {
+        step.linear.gated = true;
+        step.linear.gated_fn = gated->gated.fn;
+        step.linear.gated_out = gated->gated.out;
+        n_units = step.linear.parts[0].tile1;
+    }
+    CRUMB_TRY(cut_chunks(r, &step, n_units, err));
+    if (quantizes || norm) {
+        crumb_record_step(r, op, &crumb_step_prepare)->linear = step.linear;
+    }
+    crumb_record_step(r, op, &crumb_step_linear)->linear = step.linear;
+    log_choices(r->p);
+    return CRUMB_OK;
+}
