@@ -9,14 +9,12 @@ import random
 import facts
 import grammar
 
-QUIZ_SHARE = 0.18
 
-
-def texts(n, seed):
+def texts(n, seed, quiz_share, quiz_facts):
     rng = random.Random(seed)
     known = facts.all_facts()
     for _ in range(n):
-        yield facts.quiz(rng, known) if rng.random() < QUIZ_SHARE else grammar.story(rng)
+        yield facts.quiz(rng, known, quiz_facts) if rng.random() < quiz_share else grammar.story(rng)
 
 
 def read(path):
@@ -29,9 +27,11 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--texts", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--quiz-share", type=float, default=0.18, help="how many of the texts are no stories")
+    parser.add_argument("--quiz-facts", type=int, default=5, help="the most facts in such a text")
     args = parser.parse_args()
     with open(args.out, "w", encoding="utf-8") as f:
-        for text in texts(args.texts, args.seed):
+        for text in texts(args.texts, args.seed, args.quiz_share, args.quiz_facts):
             f.write(text.replace("\n", "\\n") + "\n")
 
 

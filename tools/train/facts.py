@@ -118,13 +118,13 @@ def all_facts():
     return facts
 
 
-def quiz(rng, facts):
+def quiz(rng, facts, most):
     """A few questions with answers, or the same facts told one after the other, or somebody counting."""
     form = rng.random()
     if form < 0.05:
         start = rng.randrange(1, 6)
         return "Let us count: " + ", ".join(NUMBERS[start : rng.randrange(start + 5, 21)]) + "."
-    chosen = rng.sample(facts, rng.randrange(1, 6))
+    chosen = rng.sample(facts, rng.randrange(1, most + 1))
     if form < 0.6:
         return "\n".join(f"Question: {q} Answer: {a}" for q, a in chosen)
     if form < 0.7:

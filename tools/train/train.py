@@ -18,7 +18,6 @@ from optimizer import Optimizer
 from tokenizer import Tokenizer
 
 WARMUP_STEPS = 100
-COOLDOWN = 0.45  # share of the steps over which the learning rate falls to zero
 LONG_SHARE = 0.15  # share of the steps, at the end, with pieces of twice the length
 CHECKPOINT_SECONDS = 120
 
@@ -41,9 +40,9 @@ def batch_at(ids, args, step):
     return np.ascontiguousarray(pieces[:, :-1]), np.ascontiguousarray(pieces[:, 1:])
 
 
-def lr_factor(step, steps):
+def lr_factor(step, args):
     """Warm up, hold, then fall in a straight line to zero."""
-    return min((step + 1) / WARMUP_STEPS, 1.0, (steps - step) / (COOLDOWN * steps))
+    return min((step + 1) / WARMUP_STEPS, 1.0, (args.steps - step) / (args.cooldown * args.steps))
 
 
 def save(path, step, params, optimizer):
@@ -51,6 +50,12 @@ def save(path, step, params, optimizer):
     flat = {f"{part}/{name}": w for part, arrays in parts.items() for name, w in arrays.items()}
     np.savez(path + ".part.npz", step=step, **flat)
     os.replace(path + ".part.npz", path)
+
+
+def load_params(path, params):
+    with np.load(path) as stored:
+        for name, w in params.items():
+            w[...] = stored[f"params/{name}"]
 
 
 def load(path, params, optimizer):
@@ -69,11 +74,15 @@ def train(args):
     print(f"{len(ids)} tokens, {args.steps * args.batch * args.seq / len(ids):.2f} epochs", flush=True)
     params = init_params(config, np.random.default_rng(args.seed))
     model, optimizer = Model(config, params, args.quant), Optimizer(params, args.muon_lr, args.adam_lr)
-    start = load(args.checkpoint, params, optimizer) if os.path.exists(args.checkpoint) else 0
+    start = 0
+    if os.path.exists(args.checkpoint):
+        start = load(args.checkpoint, params, optimizer)
+    elif args.begin_with:
+        load_params(args.begin_with, params)
     mean, began, saved = None, time.time(), time.time()
     for step in range(start, args.steps):
         loss, grads = model.loss_and_grads(*batch_at(ids, args, step))
-        optimizer.step(grads, step + 1, lr_factor(step, args.steps))
+        optimizer.step(grads, step + 1, lr_factor(step, args))
         mean = loss if mean is None else 0.95 * mean + 0.05 * loss
         if (step + 1) % 50 == 0:
             pace = (time.time() - began) / (step + 1 - start)
@@ -119,6 +128,8 @@ def main():
     parser.add_argument("--seq", type=int, default=Config.context_length // 2)
     parser.add_argument("--muon-lr", type=float, default=0.02)
     parser.add_argument("--adam-lr", type=float, default=0.003)
+    parser.add_argument("--cooldown", type=float, default=0.45, help="share of the steps with a falling learning rate")
+    parser.add_argument("--begin-with", help="checkpoint of an earlier round whose weights are the first ones")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     if args.selftest:
