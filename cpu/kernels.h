@@ -4,6 +4,7 @@
  * Low-bit linear layers. For weights in the tile layout (host/lowbit/tile.h) and int8 activations q,
  *
  *     S[n,m,g] = mul * sum(u*q) - sub * sum(q)      exact int32, sums over the k of activation group g
+ *     S[n,m,g] = sum(codebook[u]*q)                 where there is a codebook
  *
  * and then, in f32, for g rising from acc = 0 (g' is the weight group that holds activation group g):
  *
@@ -99,10 +100,13 @@ typedef struct crumb_cpu_kernel {
     int rank;          /* higher is preferred among those that fit */
     const char *bound; /* why nothing overflows: "42 steps of 2 * 3 * 128 in int16" */
     crumb_linear_fn *run;
+    int codebook_range; /* 0: codes are values; else it takes codebooks, largest - smallest entry up to this */
 } crumb_cpu_kernel;
 
 /* All rows of cpu/kernels.def. */
 const crumb_cpu_kernel *crumb_cpu_kernels(size_t *n);
+/* Whether a kernel computes right what a matrix holds: its width of codes, its codebook or dense type. */
+bool crumb_cpu_kernel_takes(const crumb_cpu_kernel *kernel, const crumb_matrix *w);
 /* The kernel for a matrix and a batch: the highest rank that fits the tier; the scalar reference always fits low-bit
  * matrices of K <= CRUMB_LINEAR_MAX_K. NULL when nothing fits. */
 const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act_quant act, uint32_t n, crumb_isa isa);
@@ -112,9 +116,11 @@ crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa); /* NULL: the ti
 size_t crumb_cpu_kernel_scratch(const crumb_matrix *w);
 
 /* Prototypes of every row. */
-#define CRUMB_CPU_KERNEL(name, op, bits, type, acts, isa, max_n, rank, bound, fn) crumb_linear_fn fn;
+#define CRUMB_CPU_KERNEL(name, op, bits, type, acts, isa, max_n, rank, bound, fn)     crumb_linear_fn fn;
+#define CRUMB_CPU_CODEBOOK_KERNEL(name, op, range, acts, isa, max_n, rank, bound, fn) crumb_linear_fn fn;
 #include "cpu/kernels.def"
 #undef CRUMB_CPU_KERNEL
+#undef CRUMB_CPU_CODEBOOK_KERNEL
 crumb_quantize_fn crumb_quantize__ref, crumb_quantize__avx2;
 crumb_interleave_fn crumb_interleave__avx2, crumb_interleave__avxvnni, crumb_interleave__avx512vnni;
 

@@ -6,9 +6,12 @@
 
 static const crumb_cpu_kernel kernels[] = {
 #define CRUMB_CPU_KERNEL(name, op, bits, type, acts, isa, max_n, rank, bound, fn)                                      \
-    {name, CRUMB_CPU_##op, bits, CRUMB_TYPE_##type, acts, CRUMB_ISA_##isa, max_n, rank, bound, fn},
+    {name, CRUMB_CPU_##op, bits, CRUMB_TYPE_##type, acts, CRUMB_ISA_##isa, max_n, rank, bound, fn, 0},
+#define CRUMB_CPU_CODEBOOK_KERNEL(name, op, range, acts, isa, max_n, rank, bound, fn)                                  \
+    {name, CRUMB_CPU_##op, 4, CRUMB_TYPE_F32, acts, CRUMB_ISA_##isa, max_n, rank, bound, fn, range},
 #include "cpu/kernels.def"
 #undef CRUMB_CPU_KERNEL
+#undef CRUMB_CPU_CODEBOOK_KERNEL
 };
 
 const crumb_cpu_kernel *crumb_cpu_kernels(size_t *n) {
@@ -16,11 +19,23 @@ const crumb_cpu_kernel *crumb_cpu_kernels(size_t *n) {
     return kernels;
 }
 
+static int codebook_range(const crumb_matrix *w) {
+    crumb_codebook_range range = crumb_codebook_get_range(w->codebook);
+    return range.high - range.low;
+}
+
+bool crumb_cpu_kernel_takes(const crumb_cpu_kernel *kernel, const crumb_matrix *w) {
+    if (kernel->bits != w->bits) return false;
+    if (w->bits == 0) return kernel->dense_type == w->type;
+    if (w->k > CRUMB_LINEAR_MAX_K) return false;
+    if (!w->codebook || !kernel->codebook_range) return !w->codebook == !kernel->codebook_range;
+    return codebook_range(w) <= kernel->codebook_range;
+}
+
 static bool fits(const crumb_cpu_kernel *kernel, const crumb_matrix *w, crumb_act_quant act, uint32_t n,
                  crumb_isa isa) {
     if (!crumb_isa_includes(isa, kernel->isa) || !(kernel->acts >> act & 1)) return false;
-    if (kernel->bits != w->bits || n > kernel->max_n) return false;
-    return w->bits ? w->k <= CRUMB_LINEAR_MAX_K : kernel->dense_type == w->type;
+    return n <= kernel->max_n && crumb_cpu_kernel_takes(kernel, w);
 }
 
 const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act_quant act, uint32_t n, crumb_isa isa) {

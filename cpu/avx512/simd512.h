@@ -33,6 +33,13 @@ SIMD_INLINE vint v_broadcast4(const void *p) {
 SIMD_INLINE vint v_broadcast_bytes(int x) {
     return _mm512_set1_epi8((char)x);
 }
+/* 16 bytes at p in every 128 bits: a table for v_lookup, whose indices are bytes below 16. */
+SIMD_INLINE vint v_broadcast16(const void *p) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(p));
+}
+SIMD_INLINE vint v_lookup(vint table, vint indices) {
+    return _mm512_shuffle_epi8(table, indices);
+}
 SIMD_INLINE vint v_and(vint a, vint b) {
     return _mm512_and_si512(a, b);
 }

@@ -3,14 +3,19 @@
  * A step takes 32 bytes of codes, four per row, and the four activations that meet them: each int16 lane gains two
  * products, at most 2 * code * 128 in magnitude. So an accumulator holds 128 / code steps (-32768 in all): 128 of 1-bit
  * codes, 64 of ternary ones, 42 of 2-bit codes and 8 of 4-bit codes; a 32-block is 8 steps. 8-bit codes are two 4-bit
- * codes with accumulators of their own. vpmaddwd then widens to int32, and multiplies by the type's `mul` in passing.
+ * codes with accumulators of their own. A codebook's entries are operands of 5 bits, 0..31, and 4 steps of them fit:
+ * wider codebooks are not for these kernels. vpmaddwd then widens to int32, and multiplies by the type's `mul` in
+ * passing.
  */
 #ifndef CRUMB_CPU_LOWBIT_DOT16_H
 #define CRUMB_CPU_LOWBIT_DOT16_H
 
-/* 32-blocks after which accumulators must be widened. For 1, 4 and 8 bits that is known here, and loops are simpler. */
-SIMD_INLINE uint32_t dot_span_blocks(int bits, unsigned max_code) {
-    return bits == 1 ? 16 : bits == 2 ? 16 / max_code : 1;
+enum { DOT_ENTRY_BITS = 5 }; /* of a codebook's entries as operands */
+
+/* Steps after which accumulators must be widened: whole 32-blocks, but for entries of codebooks. For 1, 4, 5 and 8 bits
+ * that is known here, and loops are simpler. */
+SIMD_INLINE uint32_t dot_span_steps(int bits, unsigned max_code) {
+    return bits == 1 ? 128 : bits == 2 ? 16 / max_code * 8 : bits == DOT_ENTRY_BITS ? 4 : 8;
 }
 /* Accumulators per vector of weights, and operands that a vector of packed codes splits into. */
 SIMD_INLINE int dot_accumulators(int bits) {
@@ -53,8 +58,9 @@ SIMD_INLINE vint dot_sum(const vint *acc, int bits, int mul) {
 SIMD_INLINE int gemm_parts(int bits) {
     return bits == 8 ? 2 : 1;
 }
-SIMD_INLINE uint32_t gemm_span_steps(int bits, unsigned max_code) {
-    return dot_span_blocks(bits, max_code) * 8;
+/* Steps of a 32-block that every accumulator holds, whatever the codes. */
+SIMD_INLINE uint32_t gemm_unit_steps(int bits) {
+    return bits == DOT_ENTRY_BITS ? 4 : 8;
 }
 /* Unpacks one line (a dword of each of 16 rows): 8 / bits steps, each [part][row]. Returns the end of what it wrote. */
 SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {

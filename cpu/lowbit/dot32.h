@@ -12,9 +12,11 @@
 
 #include "cpu/kernels.h"
 
-SIMD_INLINE uint32_t dot_span_blocks(int bits, unsigned max_code) {
+enum { DOT_ENTRY_BITS = 8 }; /* of a codebook's entries as operands */
+
+SIMD_INLINE uint32_t dot_span_steps(int bits, unsigned max_code) {
     (void)bits, (void)max_code;
-    return CRUMB_LINEAR_MAX_K / CRUMB_TILE_K;
+    return CRUMB_LINEAR_MAX_K / 4;
 }
 SIMD_INLINE int dot_planes(int bits) {
     return 8 / bits;
@@ -53,8 +55,10 @@ SIMD_INLINE int gemm_parts(int bits) {
     (void)bits;
     return 1;
 }
-SIMD_INLINE uint32_t gemm_span_steps(int bits, unsigned max_code) {
-    return dot_span_blocks(bits, max_code) * (CRUMB_TILE_K / 4);
+/* Steps of a 32-block that every accumulator holds. */
+SIMD_INLINE uint32_t gemm_unit_steps(int bits) {
+    (void)bits;
+    return CRUMB_TILE_K / 4;
 }
 /* Unpacks one line (a dword of each of 16 rows): 8 / bits steps. Returns the end of what it wrote. */
 SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {

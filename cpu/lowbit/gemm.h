@@ -9,8 +9,11 @@
  * Included after a tier's simd.h, which gives the columns of a register block: GEMM_REGISTER_COLUMNS, and
  * GEMM_WHOLE_COLUMNS where sums are folded into floats every 8 steps, which takes registers as well.
  * GEMM_INSTANCE(bits) makes the kernel. The dot header says how many panel vectors a step of `bits` takes (gemm_parts),
- * how many steps an accumulator holds (gemm_span_steps), what is unpacked (gemm_panel) and how accumulators become sums
- * (gemm_sum).
+ * how many steps an accumulator holds (dot_span_steps, gemm_unit_steps), what is unpacked (gemm_panel) and how
+ * accumulators become sums (gemm_sum).
+ *
+ * GEMM_CODEBOOK_INSTANCE makes the kernel for codebooks. Their 4-bit codes are looked up while they are unpacked; from
+ * there on `bits` is the width of the operands, DOT_ENTRY_BITS.
  */
 #include "cpu/lowbit/gemm_shape.h"
 #include "cpu/lowbit/linear.h"
@@ -19,6 +22,7 @@
 typedef struct gemm_block {
     const crumb_linear_args *a;
     shape s;
+    vint table; /* of a codebook */
     uint32_t n0, n_columns;
     const int8_t *q; /* activations: the register block from column c on begins at c * k_padded; [step][column][4] */
     int8_t *local_q; /* room for them */
@@ -37,12 +41,12 @@ typedef struct gemm_block {
 
 /* Steps [step0, step1) of the panel, all within one span of the accumulators and one group. */
 SIMD_INLINE void gemm_span(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t step1, const int columns,
-                           const int parts, vint *acc) {
+                           const int parts, const uint32_t unit, vint *acc) {
     UNROLL for (int i = 0; i < columns * TILE_VECTORS * parts; i++) acc[i] = v_zero();
     const uint8_t *panel = b->panel + (size_t)step0 * (size_t)parts * LINE_BYTES;
     q += (size_t)step0 * (size_t)columns * 4;
-    for (uint32_t step = step0; step < step1; step += BLOCK_STEPS) { /* spans are whole 32-blocks */
-        UNROLL for (uint32_t u = 0; u < BLOCK_STEPS; u++, panel += parts * LINE_BYTES, q += columns * 4) {
+    for (uint32_t step = step0; step < step1; step += unit) { /* spans are whole units */
+        UNROLL for (uint32_t u = 0; u < unit; u++, panel += parts * LINE_BYTES, q += columns * 4) {
             vint weights[TILE_VECTORS * 2];
             UNROLL for (int v = 0; v < TILE_VECTORS * parts; v++) weights[v] = v_load(panel + v * SIMD_LANES * 4);
             UNROLL for (int c = 0; c < columns; c++)
@@ -80,18 +84,24 @@ SIMD_INLINE void gemm_sums(const gemm_block *b, const int8_t *q, uint32_t step0,
                            const int columns, vint *sums) {
     const int parts = gemm_parts(bits);
     vint acc[GEMM_REGISTER_COLUMNS * TILE_VECTORS * 2];
-    gemm_span(b, q, step0, step1, columns, parts, acc);
+    gemm_span(b, q, step0, step1, columns, parts, gemm_unit_steps(bits), acc);
     UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) sums[i] =
         gemm_sum(&acc[i / TILE_VECTORS * TILE_VECTORS * parts + i % TILE_VECTORS], bits, b->a->w->mul);
 }
 
-/* Groups of one span, whose sums never leave the registers: n_groups from the chunk's first, group0, on. */
+/* Groups of one 32-block, whose sums never leave the registers: n_groups from the chunk's first, group0, on. */
 SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t group0,
                                    uint32_t n_groups, const int bits, const int columns, const bool has_zero,
                                    const bool has_min) {
+    const uint32_t unit = gemm_unit_steps(bits);
     for (uint32_t g = 0; g < n_groups; g++) {
         vint sums[GEMM_REGISTER_COLUMNS * TILE_VECTORS];
-        gemm_sums(b, q, g * BLOCK_STEPS, (g + 1) * BLOCK_STEPS, bits, columns, sums);
+        gemm_sums(b, q, g * BLOCK_STEPS, g * BLOCK_STEPS + unit, bits, columns, sums);
+        for (uint32_t step = unit; step < BLOCK_STEPS; step += unit) {
+            vint more[GEMM_REGISTER_COLUMNS * TILE_VECTORS];
+            gemm_sums(b, q, g * BLOCK_STEPS + step, g * BLOCK_STEPS + step + unit, bits, columns, more);
+            UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) sums[i] = v_add(sums[i], more[i]);
+        }
         gemm_fold(b, c0, group0 + g, group0, sums, columns, has_zero, has_min);
         v_forget(); /* float accumulators kept in registers would push out those of the dot products */
     }
@@ -100,7 +110,7 @@ SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_
 /* Groups of any size: their sums wait in memory between spans, and between chunks. */
 SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t step0, uint32_t step1,
                                   const int bits, const int columns, const bool has_min) {
-    const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, span = gemm_span_steps(bits, b->a->w->max_code);
+    const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, span = dot_span_steps(bits, b->a->w->max_code);
     const uint32_t group0 = step0 / group_steps;
     int32_t *saved = b->sums + (size_t)c0 * CRUMB_TILE_ROWS;
     uint32_t g = group0;
@@ -188,8 +198,17 @@ SIMD_INLINE void gemm_all_columns(const gemm_block *b, uint32_t tile, uint32_t s
 
 /* ---- tile-rows and blocks of columns ----------------------------------------------------------------------- */
 
+/* Unpacks one line of codes of a codebook: two steps of entries. Returns the end of what it wrote. */
+SIMD_INLINE uint8_t *gemm_panel_of_entries(const uint8_t *line, vint table, uint8_t *out) {
+    for (int p = 0; p < 2; p++)
+        for (int v = 0; v < TILE_VECTORS; v++, out += 4 * SIMD_LANES)
+            v_store(out, codebook_plane(v_load(line + v * 4 * SIMD_LANES), table, p));
+    return out;
+}
+
 /* Unpacks steps [step0, step1) of a tile-row and converts the scales of the groups that begin or go on there. */
-SIMD_INLINE void gemm_unpack(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1, const int bits) {
+SIMD_INLINE void gemm_unpack(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1, const int bits,
+                             const bool codebook) {
     const crumb_linear_args *a = b->a;
     const uint8_t *codes = codes_of_tile(a, &b->s, tile);
     uint8_t *out = b->panel;
@@ -198,7 +217,7 @@ SIMD_INLINE void gemm_unpack(const gemm_block *b, uint32_t tile, uint32_t step0,
     for (uint32_t line = step0 / planes; line < step1 / planes; line++) { /* a line is one dword of each row */
         const uint8_t *from = codes + (size_t)line * LINE_BYTES;
         _mm_prefetch((const char *)from + next, _MM_HINT_T1);
-        out = gemm_panel(from, bits, out);
+        out = codebook ? gemm_panel_of_entries(from, b->table, out) : gemm_panel(from, bits, out);
     }
     const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, group0 = step0 / group_steps;
     for (uint32_t g = group0; g * group_steps < step1; g++) {
@@ -220,15 +239,15 @@ SIMD_INLINE uint32_t gemm_chunk_steps(const shape *s) {
     return group_steps < GEMM_CHUNK_STEPS ? GEMM_CHUNK_STEPS / group_steps * group_steps : GEMM_CHUNK_STEPS;
 }
 
-SIMD_INLINE void gemm_tile(const gemm_block *b, uint32_t tile, const int bits, const bool has_zero, const bool has_min,
-                           const bool whole) {
+SIMD_INLINE void gemm_tile(const gemm_block *b, uint32_t tile, const int bits, const int width, const bool has_zero,
+                           const bool has_min, const bool whole) {
     const uint32_t n_steps = b->s.n_blocks * BLOCK_STEPS, chunk = gemm_chunk_steps(&b->s);
     memset(b->sums, 0, (size_t)b->n_columns * CRUMB_TILE_ROWS * sizeof *b->sums);
     memset(b->accs, 0, (size_t)b->n_columns * CRUMB_TILE_ROWS * sizeof *b->accs);
     for (uint32_t step = 0; step < n_steps; step += chunk) {
         uint32_t end = step + chunk < n_steps ? step + chunk : n_steps;
-        gemm_unpack(b, tile, step, end, bits);
-        gemm_all_columns(b, tile, step, end, bits, has_zero, has_min, whole);
+        gemm_unpack(b, tile, step, end, bits, width != bits);
+        gemm_all_columns(b, tile, step, end, width, has_zero, has_min, whole);
     }
 }
 
@@ -295,12 +314,13 @@ SIMD_INLINE void gemm_interleave(const int8_t *columns, size_t k_padded, uint32_
 /* What the fold of every tile-row needs of the activations, in the order that it is read. */
 SIMD_INLINE void gemm_prepare(const gemm_block *b) {
     const crumb_q8 *x = &b->a->x;
+    const int zero = zero_point(b->a->w);
     for (uint32_t c = 0; c < b->n_columns; c++)
         for (uint32_t g = 0; g < b->s.n_groups; g++) {
             size_t from = (size_t)(b->n0 + c) * b->s.n_groups + g, to = g * b->stride + c;
             float sx = x->row_scale ? 1.0f : x->sx[from];
             b->sx[to] = sx;
-            b->zeros[to] = b->a->w->sub * x->qsum[from];
+            b->zeros[to] = zero * x->qsum[from];
             b->sx_qsums[to] = sx * (float)x->qsum[from];
         }
 }
@@ -317,35 +337,41 @@ SIMD_INLINE void gemm_take_columns(gemm_block *b, uint32_t wide) {
     b->q = b->local_q;
 }
 
-SIMD_INLINE void gemm_rows(const crumb_linear_args *a, const int bits, const bool has_zero, const bool has_min,
-                           const bool whole) {
+/* Codes of `bits` become operands of `width` bits: the same, but for codebooks. Those have as many columns in a
+ * register block as other codes of their `bits`, which is how a caller interleaves for both. */
+SIMD_INLINE void gemm_rows(const crumb_linear_args *a, const int bits, const int width, const bool has_zero,
+                           const bool has_min, const bool whole) {
     const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded);
     gemm_block b = {.a = a, .s = shape_of(a, bits), .stride = most};
+    if (width != bits) b.table = codebook_table(a->w->codebook);
     gemm_carve(&b);
     for (b.n0 = 0; b.n0 < a->n; b.n0 += b.n_columns) {
         b.n_columns = a->n - b.n0 < most ? a->n - b.n0 : most;
-        gemm_take_columns(&b, gemm_wide(bits, a->x.group));
+        gemm_take_columns(&b, gemm_wide(width, a->x.group));
         gemm_prepare(&b);
-        for (uint32_t tile = a->tile0; tile < a->tile1; tile++) gemm_tile(&b, tile, bits, has_zero, has_min, whole);
+        for (uint32_t tile = a->tile0; tile < a->tile1; tile++)
+            gemm_tile(&b, tile, bits, width, has_zero, has_min, whole);
     }
 }
 
-SIMD_INLINE void gemm(const crumb_linear_args *a, const int bits) {
+SIMD_INLINE void gemm(const crumb_linear_args *a, const int bits, const int width) {
     const bool has_min = a->w->mins != NULL, has_zero = a->w->sub != 0;
-    if (!gemm_whole(bits, a->x.group))
-        gemm_rows(a, bits, true, has_min, false);
-    else if (bits == 4 && has_min && !has_zero)
-        gemm_rows(a, bits, false, true, true);
+    if (!gemm_whole(width, a->x.group))
+        gemm_rows(a, bits, width, true, has_min, false);
+    else if (width == 4 && has_min && !has_zero)
+        gemm_rows(a, bits, width, false, true, true);
     else if (!has_min)
-        gemm_rows(a, bits, true, false, true);
+        gemm_rows(a, bits, width, true, false, true);
     else
-        gemm_rows(a, bits, true, true, true);
+        gemm_rows(a, bits, width, true, true, true);
 }
 
-#define GEMM_INSTANCE(bits)                                                                                            \
-    void SIMD_NAME(crumb_gemm_u##bits##_i8)(const crumb_linear_args *a) {                                              \
-        gemm(a, bits);                                                                                                 \
+#define GEMM_KERNEL(name, bits, width)                                                                                 \
+    void SIMD_NAME(crumb_gemm_##name##_i8)(const crumb_linear_args *a) {                                               \
+        gemm(a, bits, width);                                                                                          \
     }
+#define GEMM_INSTANCE(bits)    GEMM_KERNEL(u##bits, bits, bits)
+#define GEMM_CODEBOOK_INSTANCE GEMM_KERNEL(c4, 4, DOT_ENTRY_BITS)
 
 /* The crumb_interleave_fn of the tier. */
 #define GEMM_INTERLEAVE_INSTANCE                                                                                       \

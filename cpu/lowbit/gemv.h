@@ -5,7 +5,8 @@
  * columns (rows of activations). The inner loop is a function of its own so that the compiler gives its accumulators
  * registers: streams * TILE_VECTORS * columns * dot_accumulators(bits) of them, 8 for AVX2.
  *
- * Included after a tier's simd.h, which says how many streams; GEMV_INSTANCE(bits) makes the kernel.
+ * Included after a tier's simd.h, which says how many streams; GEMV_INSTANCE(bits) makes the kernel, and
+ * GEMV_CODEBOOK_INSTANCE the one for codebooks, whose 4-bit codes become operands of DOT_ENTRY_BITS in registers.
  */
 #include "cpu/lowbit/linear.h"
 
@@ -22,16 +23,20 @@ typedef struct gemv_operands {
     size_t q_stride;
     int mul;
     unsigned max_code;
+    vint table;               /* of a codebook */
     vint sums[GEMV_MAX_SUMS]; /* result: [stream][vector][column], mul * sum(u*q) */
 } gemv_operands;
 
 /* The sums over lines [line, end) of the tile-rows. A line is 64 bytes: a dword of each row, 32 / bits k. */
 typedef void gemv_sums_fn(gemv_operands *o, uint32_t line, uint32_t end);
 
-SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int columns) {
-    const int n_vectors = gemv_streams(bits, columns) * TILE_VECTORS, n_sums = n_vectors * columns;
-    const int per_sum = dot_accumulators(bits), planes = dot_planes(bits);
-    const uint32_t span = dot_span_blocks(bits, o->max_code) * (uint32_t)bits;
+/* Codes of `bits` that become operands of `width` bits: the same, but for codebooks. */
+SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int width,
+                           const int columns) {
+    const bool codebook = width != bits;
+    const int n_vectors = gemv_streams(width, columns) * TILE_VECTORS, n_sums = n_vectors * columns;
+    const int per_sum = dot_accumulators(width), planes = codebook ? 8 / bits : dot_planes(bits);
+    const uint32_t span = dot_span_steps(width, o->max_code) * (uint32_t)bits / 8;
     for (bool first = true; line < end; first = false) {
         uint32_t span_end = end - line > span ? line + span : end;
         vint acc[GEMV_MAX_SUMS * 8];
@@ -43,17 +48,17 @@ SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const 
                 if (v % TILE_VECTORS == 0) _mm_prefetch((const char *)codes + GEMV_PREFETCH_BYTES, _MM_HINT_T0);
                 vint packed = v_load(codes + v % TILE_VECTORS * SIMD_LANES * 4);
                 UNROLL for (int p = 0; p < planes; p++) {
-                    vint plane = dot_plane(packed, bits, p);
+                    vint plane = codebook ? codebook_plane(packed, o->table, p) : dot_plane(packed, bits, p);
                     UNROLL for (int c = 0; c < columns; c++) {
-                        int i = (v * columns + c) * per_sum + dot_plane_accumulator(bits, p);
-                        const int8_t *four = q + (size_t)c * o->q_stride + 4 * dot_plane_activation(bits, p);
+                        int i = (v * columns + c) * per_sum + dot_plane_accumulator(width, p);
+                        const int8_t *four = q + (size_t)c * o->q_stride + 4 * dot_plane_activation(width, p);
                         acc[i] = dot_step(acc[i], plane, v_broadcast4(four));
                     }
                 }
             }
         }
         UNROLL for (int i = 0; i < n_sums; i++) {
-            vint sum = dot_sum(&acc[i * per_sum], bits, o->mul);
+            vint sum = dot_sum(&acc[i * per_sum], width, o->mul);
             o->sums[i] = first ? sum : v_add(o->sums[i], sum);
         }
     }
@@ -64,6 +69,8 @@ typedef struct gemv_pass {
     uint32_t tile[GEMV_MAX_STREAMS];
     uint32_t n0;
     int streams, columns;
+    int zero;   /* zero point */
+    vint table; /* of a codebook */
     gemv_sums_fn *sums;
 } gemv_pass;
 
@@ -75,7 +82,7 @@ SIMD_INLINE void gemv_fold(const crumb_linear_args *a, const shape *s, const gem
     for (int c = 0; c < pass->columns; c++) {
         size_t i = (size_t)(pass->n0 + (uint32_t)c) * s->n_groups + g;
         float sx = row ? 1.0f : a->x.sx[i];
-        vint zero = v_broadcast(a->w->sub * a->x.qsum[i]);
+        vint zero = v_broadcast(pass->zero * a->x.qsum[i]);
         vflt sx_all = v_broadcast_f32(sx), sx_qsum = v_broadcast_f32(sx * (float)a->x.qsum[i]);
         for (int v = 0; v < pass->streams * TILE_VECTORS; v++) {
             int at = v * pass->columns + c, t = v / TILE_VECTORS, part = v % TILE_VECTORS;
@@ -103,6 +110,7 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
     o.q_stride = a->x.k_padded;
     o.mul = a->w->mul;
     o.max_code = a->w->max_code;
+    o.table = pass->table;
     const uint8_t *scales[GEMV_MAX_STREAMS], *mins[GEMV_MAX_STREAMS];
     for (int t = 0; t < pass->streams; t++) {
         uint32_t tile = pass->tile[t] < a->tile1 ? pass->tile[t] : a->tile1 - 1; /* results will be dropped */
@@ -132,14 +140,14 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
     }
 }
 
-static void gemv(const crumb_linear_args *a, int bits, gemv_sums_fn *const *sums) {
+static void gemv(const crumb_linear_args *a, int bits, int width, gemv_sums_fn *const *sums) {
     const shape s = shape_of(a, bits);
-    gemv_pass pass;
+    gemv_pass pass = {.zero = zero_point(a->w), .table = width == bits ? v_zero() : codebook_table(a->w->codebook)};
     for (uint32_t n = 0; n < a->n; n += (uint32_t)pass.columns) {
         uint32_t left = a->n - n;
         pass.n0 = n;
         pass.columns = left >= 2 ? 2 : 1;
-        pass.streams = gemv_streams(bits, pass.columns);
+        pass.streams = gemv_streams(width, pass.columns);
         pass.sums = sums[pass.columns - 1];
         uint32_t step = (a->tile1 - a->tile0 + (uint32_t)pass.streams - 1) / (uint32_t)pass.streams;
         for (uint32_t i = 0; i < step; i++) {
@@ -149,14 +157,16 @@ static void gemv(const crumb_linear_args *a, int bits, gemv_sums_fn *const *sums
     }
 }
 
-#define GEMV_SUMS(bits, columns)                                                                                       \
-    static void gemv_sums_u##bits##_c##columns(gemv_operands *o, uint32_t line, uint32_t end) {                        \
-        gemv_sums(o, line, end, bits, columns);                                                                        \
+#define GEMV_SUMS(name, bits, width, columns)                                                                          \
+    static void gemv_sums_##name##_c##columns(gemv_operands *o, uint32_t line, uint32_t end) {                         \
+        gemv_sums(o, line, end, bits, width, columns);                                                                 \
     }
-#define GEMV_INSTANCE(bits)                                                                                            \
-    GEMV_SUMS(bits, 1)                                                                                                 \
-    GEMV_SUMS(bits, 2)                                                                                                 \
-    void SIMD_NAME(crumb_gemv_u##bits##_i8)(const crumb_linear_args *a) {                                              \
-        static gemv_sums_fn *const sums[] = {gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c2};                          \
-        gemv(a, bits, sums);                                                                                           \
+#define GEMV_KERNEL(name, bits, width)                                                                                 \
+    GEMV_SUMS(name, bits, width, 1)                                                                                    \
+    GEMV_SUMS(name, bits, width, 2)                                                                                    \
+    void SIMD_NAME(crumb_gemv_##name##_i8)(const crumb_linear_args *a) {                                               \
+        static gemv_sums_fn *const sums[] = {gemv_sums_##name##_c1, gemv_sums_##name##_c2};                            \
+        gemv(a, bits, width, sums);                                                                                    \
     }
+#define GEMV_INSTANCE(bits)    GEMV_KERNEL(u##bits, bits, bits)
+#define GEMV_CODEBOOK_INSTANCE GEMV_KERNEL(c4, 4, DOT_ENTRY_BITS)

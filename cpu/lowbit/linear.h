@@ -42,6 +42,23 @@ SIMD_INLINE shape shape_of(const crumb_linear_args *a, int bits) {
     return s;
 }
 
+/* Codebooks. An entry less the smallest one is an unsigned operand, and the smallest one the zero point that this asks
+ * for: sum(entry * q) = sum((entry - low) * q) + low * sum(q). A table of operands is looked up with codes. */
+SIMD_INLINE vint codebook_table(const int8_t *codebook) {
+    uint8_t operands[CRUMB_CODEBOOK_ENTRIES];
+    const int low = crumb_codebook_get_range(codebook).low;
+    for (int i = 0; i < CRUMB_CODEBOOK_ENTRIES; i++) operands[i] = (uint8_t)(codebook[i] - low);
+    return v_broadcast16(operands);
+}
+/* The operands of one plane of packed codes. */
+SIMD_INLINE vint codebook_plane(vint packed, vint table, int plane) {
+    return v_lookup(table, v_and(v_shift_right(packed, 4 * plane), v_broadcast_bytes(15)));
+}
+/* What is to be subtracted from the sums of operands, per unit of sum(q). */
+SIMD_INLINE int zero_point(const crumb_matrix *w) {
+    return w->codebook ? -crumb_codebook_get_range(w->codebook).low : w->sub;
+}
+
 SIMD_INLINE const uint8_t *codes_of_tile(const crumb_linear_args *a, const shape *s, uint32_t tile) {
     return (const uint8_t *)a->w->codes + tile * s->tile_bytes;
 }

@@ -36,9 +36,9 @@ static float dot(const crumb_linear_args *a, uint32_t n, uint32_t m) {
     for (uint32_t g = 0; g < n_groups; g++) {
         int64_t sum = 0;
         for (uint32_t k = g * x->group; k < (g + 1) * x->group; k++)
-            sum += (int64_t)code_at(w, m, k) * q[k / 32 * 32 + crumb_tile_plane_position(w->bits, k % 32)];
-        int32_t qsum = x->qsum[(size_t)n * n_groups + g];
-        int32_t s = (int32_t)(w->mul * sum - (int64_t)w->sub * qsum);
+            sum += (int64_t)crumb_matrix_code_value(w, code_at(w, m, k)) *
+                   q[k / 32 * 32 + crumb_tile_plane_position(w->bits, k % 32)];
+        int32_t s = (int32_t)sum, qsum = x->qsum[(size_t)n * n_groups + g];
         uint32_t weight_group = (uint32_t)((uint64_t)g * x->group / w->group);
         float sx = x->row_scale ? 1.0f : x->sx[(size_t)n * n_groups + g];
         acc = fmaf(group_value(w, w->scales, m, weight_group), sx * (float)s, acc);
@@ -65,7 +65,7 @@ void crumb_linear_f32__ref(const crumb_linear_args *a) {
         for (uint32_t k = 0; k < w->k; k++) {
             float min = w->mins ? group_value(w, w->mins, m, k / w->group) : 0.0f;
             row[k] =
-                group_value(w, w->scales, m, k / w->group) * (float)(w->mul * (int)code_at(w, m, k) - w->sub) + min;
+                group_value(w, w->scales, m, k / w->group) * (float)crumb_matrix_code_value(w, code_at(w, m, k)) + min;
         }
         for (uint32_t n = 0; n < a->n; n++) {
             double sum = 0;

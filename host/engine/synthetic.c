@@ -29,7 +29,8 @@ typedef struct synthetic_type {
     uint8_t bits;    /* row_scaled: of a code */
     uint8_t max_code;
     int16_t mul, sub;
-    bool row_scaled; /* one f32 scale per row, any K; else exactly as the file type */
+    bool row_scaled;        /* one f32 scale per row, any K; else exactly as the file type */
+    const int8_t *codebook; /* what the file type's codes stand for instead; NULL: themselves */
 } synthetic_type;
 
 static const synthetic_type types[] = {
@@ -37,6 +38,7 @@ static const synthetic_type types[] = {
     {.name = "f16", .type = CRUMB_TYPE_F16},
     {.name = "i8", .type = CRUMB_TYPE_Q8_0},
     {.name = "u4", .type = CRUMB_TYPE_Q4_0},
+    {.name = "mxfp4", .type = CRUMB_TYPE_Q4_0, .codebook = crumb_codebook_e2m1}, /* groups of 32, as Q4_0 */
     {.name = "u2",
      .type = CRUMB_TYPE_I2_S,
      .bits = 2,
@@ -70,7 +72,7 @@ static crumb_status parse_spec(const char *spec, const synthetic_shape **shape, 
     return crumb_fail(
         err, CRUMB_ERR_ARGUMENT,
         "synthetic model '%s': expected SHAPE:TYPE[:HEAD] with SHAPE falcon3-1b, mobilellm-1.5b, llama3-8b or "
-        "bitnet-2b4t, TYPE bf16, i8, u4, u2, ternary or u1, HEAD f16 or i8",
+        "bitnet-2b4t, TYPE bf16, i8, mxfp4, u4, u2, ternary or u1, HEAD f16 or i8",
         spec);
 }
 
@@ -105,6 +107,10 @@ static crumb_status make_matrix(carver *c, const synthetic_type *t, uint32_t m, 
         return CRUMB_OK;
     }
     CRUMB_TRY(crumb_matrix_plan(t->type, m, k, matrix, &layout, err));
+    if (t->codebook) {
+        matrix->codebook = t->codebook;
+        matrix->sub = 0;
+    }
     crumb_matrix_bind(matrix, &layout, carve(c, layout.total_bytes));
     return CRUMB_OK;
 }

@@ -76,6 +76,17 @@ void crumb_matrix_merge_scales(crumb_matrix *matrix) {
     matrix->group = (uint32_t)crumb_round_up(matrix->k, CRUMB_TILE_K);
 }
 
+const int8_t crumb_codebook_e2m1[CRUMB_CODEBOOK_ENTRIES] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+crumb_codebook_range crumb_codebook_get_range(const int8_t *codebook) {
+    crumb_codebook_range range = {codebook[0], codebook[0]};
+    for (int i = 1; i < CRUMB_CODEBOOK_ENTRIES; i++) {
+        if (codebook[i] < range.low) range.low = codebook[i];
+        if (codebook[i] > range.high) range.high = codebook[i];
+    }
+    return range;
+}
+
 static float load_scale(const crumb_matrix *matrix, const void *scales, uint64_t index) {
     if (matrix->scales_f32) return ((const float *)scales)[index];
     return crumb_f16_to_f32(((const uint16_t *)scales)[index]);
@@ -97,7 +108,7 @@ void crumb_matrix_row_to_f32(const crumb_matrix *matrix, uint64_t row, float *ou
         float min = matrix->mins ? load_scale(matrix, matrix->mins, at) : 0;
         for (unsigned i = 0; i < CRUMB_TILE_K; i++) {
             unsigned code = tile[i / per_dword * 16 + lane] >> (i % per_dword * bits) & mask;
-            float value = scale * (float)(matrix->mul * (int)code - matrix->sub);
+            float value = scale * (float)crumb_matrix_code_value(matrix, code);
             out[k0 + crumb_tile_k_of(i)] = matrix->mins ? value + min : value;
         }
     }

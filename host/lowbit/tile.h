@@ -9,6 +9,8 @@
  * On a CPU, byte j of dword d, plane p (bits p*bits of each byte) is L = (32/bits)*d + (8/bits)*j + p. A kernel that
  * masks plane p out of a dword meets four k's of one row; activations are therefore stored in *plane order*:
  * for each 32-block [bits dwords d][8/bits planes p][4 bytes j].
+ *
+ * The codes of a matrix with a *codebook* are 4 bits wide and stand for its entries: w = scale * codebook[u] + min.
  */
 #ifndef CRUMB_LOWBIT_TILE_H
 #define CRUMB_LOWBIT_TILE_H
@@ -16,7 +18,7 @@
 #include "host/base/error.h"
 #include "host/lowbit/types.h"
 
-enum { CRUMB_TILE_ROWS = 16, CRUMB_TILE_K = 32 };
+enum { CRUMB_TILE_ROWS = 16, CRUMB_TILE_K = 32, CRUMB_CODEBOOK_ENTRIES = 16 };
 
 /* The k within its 32-block of linear index L. */
 static inline unsigned crumb_tile_k_of(unsigned linear) {
@@ -39,16 +41,17 @@ void crumb_tile_plane_order(unsigned bits, uint8_t order[32]);
 
 /* How a matrix of weights lies in memory. Pointers are not owned. */
 typedef struct crumb_matrix {
-    crumb_type type;    /* where it came from, and for dense matrices what it is */
-    uint8_t bits;       /* 1, 2, 4, 8: tile layout; 0: dense, row-major [M][K] of `type` */
-    uint8_t max_code;   /* no code is larger */
-    bool scales_f32;    /* scales and mins are f32, else f16 */
-    int16_t mul, sub;   /* w = scale * (mul * u - sub) + min */
-    uint32_t m, k;      /* rows and columns, unpadded */
-    uint32_t group;     /* weights per scale along K, a multiple of 32; one scale per row: K rounded up to 32 */
-    const void *codes;  /* tiles, or the dense rows */
-    const void *scales; /* [ceil(M/16)][K/group][16] */
-    const void *mins;   /* as scales, or NULL */
+    crumb_type type;        /* where it came from, and for dense matrices what it is */
+    uint8_t bits;           /* 1, 2, 4, 8: tile layout; 0: dense, row-major [M][K] of `type` */
+    uint8_t max_code;       /* no code is larger */
+    bool scales_f32;        /* scales and mins are f32, else f16 */
+    int16_t mul, sub;       /* w = scale * (mul * u - sub) + min */
+    uint32_t m, k;          /* rows and columns, unpadded */
+    uint32_t group;         /* weights per scale along K, a multiple of 32; one scale per row: K rounded up to 32 */
+    const void *codes;      /* tiles, or the dense rows */
+    const void *scales;     /* [ceil(M/16)][K/group][16] */
+    const void *mins;       /* as scales, or NULL */
+    const int8_t *codebook; /* the 16 values that 4-bit codes stand for, with mul 1 and sub 0; NULL: themselves */
 } crumb_matrix;
 
 /* Where the parts of a packed matrix go in one allocation; offsets are multiples of 64. */
@@ -73,6 +76,20 @@ crumb_status crumb_matrix_pack(crumb_type type, const uint8_t *tensor, const cru
  * with matrix->group grown to the row. Sums then run along whole rows, and scales take no bandwidth. For packed and
  * bound matrices without mins, before anyone reads them. */
 void crumb_matrix_merge_scales(crumb_matrix *matrix);
+
+/* The doubled values of FP4 (E2M1, as in MXFP4), whose bits are sign, exponent, mantissa: w = scale / 2 * entry. */
+extern const int8_t crumb_codebook_e2m1[CRUMB_CODEBOOK_ENTRIES];
+
+/* The smallest and the largest entry of a codebook. */
+typedef struct crumb_codebook_range {
+    int low, high;
+} crumb_codebook_range;
+crumb_codebook_range crumb_codebook_get_range(const int8_t *codebook);
+
+/* The value of a code as an integer, before scale and min. */
+static inline int crumb_matrix_code_value(const crumb_matrix *matrix, unsigned code) {
+    return matrix->mul * (matrix->codebook ? matrix->codebook[code] : (int)code) - matrix->sub;
+}
 
 /* Points matrix's pointers into a packed allocation. */
 void crumb_matrix_bind(crumb_matrix *matrix, const crumb_matrix_layout *layout, const uint8_t *base);

@@ -80,6 +80,14 @@ class Bench(CommandTest):
         for spec in ("gpt5:u2", "llama3-8b", "llama3-8b:u9", "llama3-8b:u2:x"):
             self.fails(2, "bench", "--synthetic", spec, *SMALL, says=re.escape(spec)[:4])
 
+    def test_synthetic_codebook(self):
+        results = json.loads(self.succeeds("bench", "--synthetic", "mobilellm-1.5b:mxfp4:i8", "-p", "4", "-n", "1", "-r",
+                                           "1", "--no-warmup", "-o", "json").stdout)
+        self.assertEqual([(r["model_type"], r["n_prompt"], r["n_gen"]) for r in results],
+                         [("llama 1.5B mxfp4", 4, 0), ("llama 1.5B mxfp4", 0, 1)])
+        # 1.52e9 codes of 4 bits with an f16 scale per 32; a head of 8.5 bits; norms.
+        self.assertAlmostEqual(results[0]["model_size"] / 0.91e9, 1, delta=0.05)
+
     def test_results_before_a_failure_stay_readable(self):
         done = self.fails(1, "bench", MODEL, "/nonexistent/b", "-p", "4", "-n", "0", "-r", "1", "-o", "json")
         self.assertEqual(len(json.loads(done.stdout)), 1)

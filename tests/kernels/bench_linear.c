@@ -1,8 +1,8 @@
-/* Times the low-bit kernels beside what the machine can do: bench_linear BITS GROUP M K N [row|group] [filter]
+/* Times the low-bit kernels beside what the machine can do: bench_linear BITS GROUP M K N [row|group|mxfp4] [filter]
  *
- * 2 bits are ternary with "row". GROUP 0 is the whole row. Group scales, and mins for 4 bits, unless "row". Probes and
- * kernels take turns and each line gives the best of many short runs, since the machine may be shared; compare ratios,
- * not absolute numbers. */
+ * 2 bits are ternary with "row". GROUP 0 is the whole row. Group scales, and mins for 4 bits, unless "row"; mxfp4:
+ * codes of E2M1, scales and no mins. Probes and kernels take turns and each line gives the best of many short runs,
+ * since the machine may be shared; compare ratios, not absolute numbers. */
 #include "tests/kernels/linear_case.h"
 #include "tests/kernels/probes.h"
 
@@ -34,8 +34,8 @@ static size_t choose_kernels(const case_params *p, const char *filter, entry *en
     size_t n_rows, n = 0;
     const crumb_cpu_kernel *rows = crumb_cpu_kernels(&n_rows);
     for (size_t i = 0; i < n_rows && n < MAX_ENTRIES; i++)
-        if (rows[i].bits == p->bits && rows[i].isa != CRUMB_ISA_SCALAR && rows[i].acts >> p->act & 1 &&
-            crumb_isa_available(rows[i].isa) && (!filter || strstr(rows[i].name, filter)))
+        if (rows[i].bits == p->bits && !rows[i].codebook_range == !p->codebook && rows[i].isa != CRUMB_ISA_SCALAR &&
+            rows[i].acts >> p->act & 1 && crumb_isa_available(rows[i].isa) && (!filter || strstr(rows[i].name, filter)))
             entries[n++] = (entry){.kernel = &rows[i]};
     return n;
 }
@@ -93,7 +93,7 @@ static void run(const case_params *p, const char *filter) {
 
 int main(int argc, char **argv) {
     if (argc < 6) {
-        fprintf(stderr, "usage: %s BITS GROUP M K N [row|group] [filter]\n", argv[0]);
+        fprintf(stderr, "usage: %s BITS GROUP M K N [row|group|mxfp4] [filter]\n", argv[0]);
         return 2;
     }
     case_params p = {.bits = (unsigned)atoi(argv[1]),
@@ -106,8 +106,9 @@ int main(int argc, char **argv) {
     p.act = row ? CRUMB_ACT_ROW : CRUMB_ACT_GROUP;
     p.act_group = p.group && p.group < 128 ? p.group : 128;
     p.max_code = row && p.bits == 2 ? 2 : 0;
-    p.has_min = !row && p.bits == 4;
-    p.sub = p.bits == 8 ? 128 : p.has_min ? 0 : 1;
+    p.codebook = argc > 6 && strcmp(argv[6], "mxfp4") == 0 ? crumb_codebook_e2m1 : NULL;
+    p.has_min = !row && p.bits == 4 && !p.codebook;
+    p.sub = p.bits == 8 ? 128 : p.has_min || p.codebook ? 0 : 1;
     run(&p, argc > 7 ? argv[7] : NULL);
     return 0;
 }

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 TIERS = {"cpu/avxvnni": (r"\{vex\} vpdpbusd .*%ymm\d+$", "avxvnni"), "cpu/avx512": (r"vpdpbusd .*%zmm\d+$", "avx512vnni")}
+FORMS = ("u1", "u2", "u4", "u8", "c4")
 LEAST = 4  # one per plane, or per accumulator, of the narrowest inner loop: 8-bit codes in four streams
 
 
@@ -29,8 +30,8 @@ def functions(path):
 def expected(kind, tier):
     """Functions that must hold the instruction."""
     if kind == "gemv":
-        return [f"gemv_sums_u{bits}_c{columns}" for bits in (1, 2, 4, 8) for columns in (1, 2)]
-    return [f"crumb_gemm_u{bits}_i8__{tier}" for bits in (1, 2, 4, 8)]
+        return [f"gemv_sums_{form}_c{columns}" for form in FORMS for columns in (1, 2)]
+    return [f"crumb_gemm_{form}_i8__{tier}" for form in FORMS]
 
 
 def reachable(found, name, seen=()):

@@ -3,13 +3,14 @@
 enum { ACT_I8 = 1 << CRUMB_ACT_ROW | 1 << CRUMB_ACT_GROUP };
 
 static const crumb_cpu_kernel kernels[] = {
-#define EMULATED_ROW(op, code_bits, tier)                                                                              \
-    {.name = #op "_u" #code_bits "_i8__" #tier,                                                                        \
+#define EMULATED_ROW(op, form, code_bits, range, tier)                                                                 \
+    {.name = #op "_" #form "_i8__" #tier,                                                                              \
      .bits = code_bits,                                                                                                \
      .acts = ACT_I8,                                                                                                   \
      .isa = CRUMB_ISA_AVX2,                                                                                            \
      .max_n = UINT32_MAX,                                                                                              \
-     .run = crumb_##op##_u##code_bits##_i8__##tier##_emulated},
+     .run = crumb_##op##_##form##_i8__##tier##_emulated,                                                               \
+     .codebook_range = range},
     EMULATED_FOR_ALL(EMULATED_ROW)};
 
 const crumb_cpu_kernel *crumb_emulated_kernels(size_t *n) {

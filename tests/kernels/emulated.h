@@ -8,14 +8,20 @@
 /* Rows named as the registry's, with functions of their own. They need AVX2. */
 const crumb_cpu_kernel *crumb_emulated_kernels(size_t *n);
 
-#define EMULATED_FOR_WIDTHS(X, op, tier) X(op, 1, tier) X(op, 2, tier) X(op, 4, tier) X(op, 8, tier)
+/* X(op, form of the codes, their bits, range of codebooks, tier) */
+#define EMULATED_FOR_FORMS(X, op, tier)                                                                                \
+    X(op, u1, 1, 0, tier)                                                                                              \
+    X(op, u2, 2, 0, tier)                                                                                              \
+    X(op, u4, 4, 0, tier)                                                                                              \
+    X(op, u8, 8, 0, tier)                                                                                              \
+    X(op, c4, 4, 255, tier)
 #define EMULATED_FOR_ALL(X)                                                                                            \
-    EMULATED_FOR_WIDTHS(X, gemv, avxvnni)                                                                              \
-    EMULATED_FOR_WIDTHS(X, gemm, avxvnni)                                                                              \
-    EMULATED_FOR_WIDTHS(X, gemv, avx512vnni)                                                                           \
-    EMULATED_FOR_WIDTHS(X, gemm, avx512vnni)
+    EMULATED_FOR_FORMS(X, gemv, avxvnni)                                                                               \
+    EMULATED_FOR_FORMS(X, gemm, avxvnni)                                                                               \
+    EMULATED_FOR_FORMS(X, gemv, avx512vnni)                                                                            \
+    EMULATED_FOR_FORMS(X, gemm, avx512vnni)
 
-#define EMULATED_PROTOTYPE(op, bits, tier) crumb_linear_fn crumb_##op##_u##bits##_i8__##tier##_emulated;
+#define EMULATED_PROTOTYPE(op, form, bits, range, tier) crumb_linear_fn crumb_##op##_##form##_i8__##tier##_emulated;
 EMULATED_FOR_ALL(EMULATED_PROTOTYPE)
 
 #endif

@@ -38,6 +38,13 @@ SIMD_INLINE vint v_broadcast4(const void *p) {
 SIMD_INLINE vint v_broadcast_bytes(int x) {
     return (vint){_mm256_set1_epi8((char)x), _mm256_set1_epi8((char)x)};
 }
+SIMD_INLINE vint v_broadcast16(const void *p) {
+    __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(p));
+    return (vint){twice, twice};
+}
+SIMD_INLINE vint v_lookup(vint table, vint indices) {
+    return (vint){_mm256_shuffle_epi8(table.low, indices.low), _mm256_shuffle_epi8(table.high, indices.high)};
+}
 SIMD_INLINE vint v_and(vint a, vint b) {
     return (vint){_mm256_and_si256(a.low, b.low), _mm256_and_si256(a.high, b.high)};
 }

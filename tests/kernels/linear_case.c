@@ -27,14 +27,22 @@ static unsigned largest_code(const case_params *p) {
     return p->max_code ? p->max_code : (1u << p->bits) - 1;
 }
 
+static unsigned code_of_largest_value(const case_params *p) {
+    unsigned code = 0;
+    if (!p->codebook) return largest_code(p);
+    for (unsigned i = 1; i < CRUMB_CODEBOOK_ENTRIES; i++)
+        if (p->codebook[i] > p->codebook[code]) code = i;
+    return code;
+}
+
 static void *random_codes(const case_params *p, size_t n_bytes, uint64_t *state) {
     uint8_t *codes = must_alloc(n_bytes);
     bool extreme = p->fill == FILL_POSITIVE || p->fill == FILL_NEGATIVE;
-    const unsigned largest = largest_code(p);
+    const unsigned largest = largest_code(p), chosen = code_of_largest_value(p);
     for (size_t i = 0; i < n_bytes; i++) {
         codes[i] = 0;
         for (unsigned bit = 0; bit < 8; bit += p->bits)
-            codes[i] |= (uint8_t)((extreme ? largest : case_random(state) % (largest + 1)) << bit);
+            codes[i] |= (uint8_t)((extreme ? chosen : case_random(state) % (largest + 1)) << bit);
     }
     return codes;
 }
@@ -85,6 +93,7 @@ void case_create(const case_params *p, uint64_t *state, linear_case *out) {
                             .scales_f32 = p->scales_f32,
                             .mul = (int16_t)p->mul,
                             .sub = (int16_t)p->sub,
+                            .codebook = p->codebook,
                             .m = p->m,
                             .k = p->k,
                             .group = group};

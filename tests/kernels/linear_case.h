@@ -7,7 +7,7 @@
 typedef enum case_fill {
     FILL_RANDOM,   /* random codes, activations, scales */
     FILL_SUMS,     /* as above, but all scales 0 or 1 so that y is one group's int32 sum */
-    FILL_POSITIVE, /* FILL_SUMS with every code the largest and every activation 127 */
+    FILL_POSITIVE, /* FILL_SUMS with every code that of the largest value and every activation 127 */
     FILL_NEGATIVE, /* ... -128 */
     FILL_COUNT
 } case_fill;
@@ -16,6 +16,7 @@ typedef struct case_params {
     unsigned bits;
     unsigned max_code; /* 0: all that `bits` can say */
     int mul, sub;
+    const int8_t *codebook;  /* with 4 bits, mul 1 and sub 0 */
     uint32_t m, k, n, group; /* group 0: the whole row */
     crumb_act_quant act;
     uint32_t act_group; /* for CRUMB_ACT_GROUP */

@@ -19,11 +19,28 @@ static size_t n_compared;
 static const uint32_t batch_sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33};
 enum { MAX_BATCH = 33, N_BATCH_SIZES = sizeof batch_sizes / sizeof batch_sizes[0] };
 
+/* As wide as the AVX2 kernels take, as wide as int8 is, and with no entry that is negative. */
+static const int8_t codebook_of_31[] = {3, -16, -1, 15, 0, 7, -7, 1, 12, -12, 5, -5, 9, -9, 2, -2};
+static const int8_t codebook_of_255[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 127, -128, 113};
+static const int8_t codebook_above_0[] = {100, 101, 127, 103, 104, 105, 106, 107,
+                                          108, 109, 110, 111, 112, 113, 114, 115};
+
 /* What each width of codes means in a file type of host/lowbit/types.h, and something that none means. */
 static const struct {
     unsigned bits, max_code;
     int mul, sub;
-} meanings[] = {{1, 1, 2, 1}, {2, 2, 1, 1}, {4, 15, 1, 8}, {4, 15, 1, 0}, {8, 255, 1, 128}, {1, 1, 1, 0}, {2, 3, 2, 3}};
+    const int8_t *codebook;
+} meanings[] = {{1, 1, 2, 1, NULL},
+                {2, 2, 1, 1, NULL},
+                {4, 15, 1, 8, NULL},
+                {4, 15, 1, 0, NULL},
+                {8, 255, 1, 128, NULL},
+                {1, 1, 1, 0, NULL},
+                {2, 3, 2, 3, NULL},
+                {4, 15, 1, 0, crumb_codebook_e2m1},
+                {4, 15, 1, 0, codebook_of_31},
+                {4, 15, 1, 0, codebook_of_255},
+                {4, 15, 1, 0, codebook_above_0}};
 enum { N_MEANINGS = sizeof meanings / sizeof meanings[0] };
 
 static const uint32_t shapes_m[] = {1, 15, 16, 17, 33, 48, 80, 112};
@@ -48,11 +65,11 @@ static void check_equal(const crumb_cpu_kernel *kernel, const case_params *p, co
             float want = m >= m0 && m < m1 ? expected[(size_t)i * p->m + m] : 12345.0f;
             float got = y[(size_t)i * p->m + m];
             if (memcmp(&want, &got, sizeof want) == 0) continue;
-            fail_msg(
-                "%s: y[%u][%u] is %a, not %a; bits %u mul %d sub %d m %u k %u n %u group %u act %d/%u min %d f32 %d "
-                "fill %d",
-                kernel->name, i, m, (double)got, (double)want, p->bits, p->mul, p->sub, p->m, p->k, n, p->group,
-                (int)p->act, p->act_group, p->has_min, p->scales_f32, (int)p->fill);
+            fail_msg("%s: y[%u][%u] is %a, not %a; bits %u mul %d sub %d codebook %d m %u k %u n %u group %u act %d/%u "
+                     "min %d f32 %d fill %d",
+                     kernel->name, i, m, (double)got, (double)want, p->bits, p->mul, p->sub,
+                     p->codebook ? p->codebook[0] : 0, p->m, p->k, n, p->group, (int)p->act, p->act_group, p->has_min,
+                     p->scales_f32, (int)p->fill);
         }
 }
 
@@ -83,8 +100,8 @@ static void check_interleaved(const crumb_cpu_kernel *kernel, const case_params 
     free(args.x.interleaved);
 }
 
-static bool takes(const crumb_cpu_kernel *kernel, const case_params *p) {
-    return kernel->isa != CRUMB_ISA_SCALAR && kernel->bits == p->bits && (kernel->acts >> p->act & 1);
+static bool takes(const crumb_cpu_kernel *kernel, const case_params *p, const crumb_matrix *w) {
+    return kernel->isa != CRUMB_ISA_SCALAR && (kernel->acts >> p->act & 1) && crumb_cpu_kernel_takes(kernel, w);
 }
 
 /* All kernels that take the case, for every batch size, whole and in a split of the tile-rows. */
@@ -105,7 +122,7 @@ static void compare_case(const case_params *p) {
     n_kernels = n_real + n_emulated;
     for (size_t i = 0; i < n_kernels; i++) {
         const crumb_cpu_kernel *kernel = i < n_real ? &real[i] : &emulated[i - n_real];
-        if (!takes(kernel, p) || (i < n_real && !crumb_isa_available(kernel->isa))) continue;
+        if (!takes(kernel, p, &c.w) || (i < n_real && !crumb_isa_available(kernel->isa))) continue;
         for (int j = 0; j < N_BATCH_SIZES && batch_sizes[j] <= p->n; j++)
             run_and_check(kernel, p, args, expected, batch_sizes[j]);
         for (int j = 0; j < N_BATCH_SIZES && i < n_real && kernel->op == CRUMB_CPU_GEMM && batch_sizes[j] <= p->n; j++)
@@ -127,6 +144,7 @@ static void kernels_equal_reference_on_random_layers(void **state) {
                 case_params p = {.bits = meanings[meaning].bits,
                                  .mul = meanings[meaning].mul,
                                  .sub = meanings[meaning].sub,
+                                 .codebook = meanings[meaning].codebook,
                                  .group = groups[g],
                                  .n = MAX_BATCH,
                                  .m = pick(shapes_m, sizeof shapes_m / sizeof shapes_m[0]),
@@ -143,8 +161,8 @@ static void kernels_equal_reference_on_random_layers(void **state) {
             }
 }
 
-/* All codes the largest and all activations the largest or smallest: the bound that each row of kernels.def states is
- * reached, and the int32 sum of a whole group shows in y. */
+/* All codes those of the largest value and all activations the largest or smallest: the bound that each row of
+ * kernels.def states is reached, and the int32 sum of a whole group shows in y. */
 static void kernels_hold_at_their_bounds(void **state) {
     (void)state;
     static const uint32_t lengths[] = {512, 2048, CRUMB_LINEAR_MAX_K};
@@ -157,6 +175,7 @@ static void kernels_hold_at_their_bounds(void **state) {
                                      .max_code = meanings[meaning].max_code,
                                      .mul = meanings[meaning].mul,
                                      .sub = meanings[meaning].sub,
+                                     .codebook = meanings[meaning].codebook,
                                      .group = groups[g],
                                      .m = lengths[i] > 4096 ? 1 : 17,
                                      .k = lengths[i],
@@ -202,6 +221,30 @@ static void reference_is_right_on_a_layer_by_hand(void **state) {
     assert_true(y[2] == 2.0f * (1.0f * (7 - 3) + 0.5f * 20));
 }
 
+/* A codebook never meets a kernel that would take its codes for values, or whose sums it would overflow. */
+static void codebooks_get_kernels_that_take_them(void **state) {
+    (void)state;
+    const struct {
+        const int8_t *codebook;
+        crumb_isa isa;
+        uint32_t n;
+        const char *kernel;
+    } cases[] = {{NULL, CRUMB_ISA_AVX2, 1, "gemv_u4_i8__avx2"},
+                 {crumb_codebook_e2m1, CRUMB_ISA_AVX2, 1, "gemv_c4_i8__avx2"},
+                 {crumb_codebook_e2m1, CRUMB_ISA_AVX2, 9, "gemm_c4_i8__avx2"},
+                 {codebook_of_31, CRUMB_ISA_AVX2, 9, "gemm_c4_i8__avx2"},
+                 {codebook_of_255, CRUMB_ISA_AVX2, 1, "gemm_c4_i8__ref"},
+                 {codebook_of_255, CRUMB_ISA_AVXVNNI, 1, "gemv_c4_i8__avxvnni"},
+                 {codebook_of_255, CRUMB_ISA_AVX512VNNI, 9, "gemm_c4_i8__avx512vnni"},
+                 {crumb_codebook_e2m1, CRUMB_ISA_SCALAR, 1, "gemm_c4_i8__ref"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const crumb_matrix w = {
+            .bits = 4, .max_code = 15, .mul = 1, .codebook = cases[i].codebook, .m = 16, .k = 32, .group = 32};
+        assert_string_equal(crumb_cpu_kernel_select(&w, CRUMB_ACT_GROUP, cases[i].n, cases[i].isa)->name,
+                            cases[i].kernel);
+    }
+}
+
 /* Every row is either run above or belongs to a tier that this machine lacks, and then an emulated row stands for it.
  */
 static void every_variant_is_covered(void **state) {
@@ -226,6 +269,7 @@ int main(void) {
     printf("CRUMB_TEST_SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_is_right_on_a_layer_by_hand),
+        cmocka_unit_test(codebooks_get_kernels_that_take_them),
         cmocka_unit_test(kernels_equal_reference_on_random_layers),
         cmocka_unit_test(kernels_hold_at_their_bounds),
         cmocka_unit_test(every_variant_is_covered),

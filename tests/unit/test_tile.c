@@ -238,13 +238,42 @@ static void impossible_shapes_are_refused(void **state) {
                      CRUMB_ERR_UNSUPPORTED);
 }
 
+/* Row 1 of a 17 x 32 matrix: 4-bit codes are indices of a codebook's entries. */
+static void rows_of_codebooks_are_entries(void **state) {
+    (void)state;
+    static uint32_t codes[2][4][16];
+    float scales[32] = {0}, row[32];
+    for (unsigned k = 0; k < 32; k++) {
+        unsigned linear = crumb_tile_linear_of(k);
+        codes[0][linear / 8][1] |= (k % 16) << (4 * (linear % 8));
+    }
+    scales[1] = 0.25f;
+    crumb_matrix w = {.bits = 4,
+                      .max_code = 15,
+                      .scales_f32 = true,
+                      .mul = 1,
+                      .codebook = crumb_codebook_e2m1,
+                      .m = 17,
+                      .k = 32,
+                      .group = 32,
+                      .codes = codes,
+                      .scales = scales};
+    crumb_matrix_row_to_f32(&w, 1, row);
+    for (int k = 0; k < 32; k++) {
+        int magnitude = k % 8 < 2 ? k % 8 : (2 + k % 2) << (k % 8 / 2 - 1); /* doubled: subnormal, or 1.m * 2^(e-1) */
+        assert_true(row[k] == (k % 16 < 8 ? 0.25f : -0.25f) * (float)magnitude);
+    }
+    crumb_codebook_range range = crumb_codebook_get_range(crumb_codebook_e2m1);
+    assert_true(range.low == -12 && range.high == 12);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packing_keeps_every_weight),      cmocka_unit_test(codes_stand_where_the_layout_says),
         cmocka_unit_test(padding_rows_have_zero_scales),   cmocka_unit_test(ranges_of_tile_rows_add_up),
         cmocka_unit_test(plane_order_matches_the_tiles),   cmocka_unit_test(damaged_scales_and_codes_are_refused),
         cmocka_unit_test(equal_scales_of_rows_are_merged), cmocka_unit_test(largest_finite_values_are_kept),
-        cmocka_unit_test(impossible_shapes_are_refused),
+        cmocka_unit_test(rows_of_codebooks_are_entries),   cmocka_unit_test(impossible_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
