@@ -111,7 +111,8 @@ static crumb_status make_matrix(carver *c, const synthetic_type *t, uint32_t m, 
         matrix->codebook = t->codebook;
         matrix->sub = 0;
     }
-    crumb_matrix_bind(matrix, &layout, carve(c, layout.total_bytes));
+    const uint8_t *packed = carve(c, layout.total_bytes);
+    if (packed) crumb_matrix_bind(matrix, &layout, packed);
     return CRUMB_OK;
 }
 
