@@ -33,8 +33,8 @@ typedef struct gemm_block {
     float *sx;       /* [n_groups][stride]: the activations' scales; 1 where they are per row */
     int32_t *zeros;  /* as sx: sub * qsum */
     float *sx_qsums; /* as sx: sx * qsum, for mins */
-    int32_t *sums;   /* [n_columns][16]: sums of an unfinished group */
-    float *accs;     /* [n_columns][16] */
+    int32_t *sums;   /* [n_columns][16]: sums of an unfinished group; between groups 0 */
+    float *accs;     /* [n_columns][16]; between tile-rows 0 */
 } gemm_block;
 
 /* ---- the dot products -------------------------------------------------------------------------------------- */
@@ -167,12 +167,14 @@ SIMD_INLINE void gemm_prefetch_out(const gemm_block *b, uint32_t tile, uint32_t 
     }
 }
 
+/* The accumulators are left as zeros, for the next tile-row. */
 SIMD_INLINE void gemm_finish(const gemm_block *b, uint32_t tile, uint32_t c0, uint32_t columns) {
     for (uint32_t c = c0; c < c0 + columns; c++)
         for (uint32_t v = 0; v < TILE_VECTORS; v++) {
             uint32_t m = tile * CRUMB_TILE_ROWS + v * SIMD_LANES;
-            if (m < b->a->w->m)
-                finish_rows(b->a, b->n0 + c, m, v_load_f32(b->accs + c * CRUMB_TILE_ROWS + v * SIMD_LANES));
+            float *acc = b->accs + c * CRUMB_TILE_ROWS + v * SIMD_LANES;
+            if (m < b->a->w->m) finish_rows(b->a, b->n0 + c, m, v_load_f32(acc));
+            v_store_f32(acc, v_zero_f32());
         }
 }
 
@@ -242,8 +244,6 @@ SIMD_INLINE uint32_t gemm_chunk_steps(const shape *s) {
 SIMD_INLINE void gemm_tile(const gemm_block *b, uint32_t tile, const int bits, const int width, const bool has_zero,
                            const bool has_min, const bool whole) {
     const uint32_t n_steps = b->s.n_blocks * BLOCK_STEPS, chunk = gemm_chunk_steps(&b->s);
-    memset(b->sums, 0, (size_t)b->n_columns * CRUMB_TILE_ROWS * sizeof *b->sums);
-    memset(b->accs, 0, (size_t)b->n_columns * CRUMB_TILE_ROWS * sizeof *b->accs);
     for (uint32_t step = 0; step < n_steps; step += chunk) {
         uint32_t end = step + chunk < n_steps ? step + chunk : n_steps;
         gemm_unpack(b, tile, step, end, bits, width != bits);
@@ -345,6 +345,8 @@ SIMD_INLINE void gemm_rows(const crumb_linear_args *a, const int bits, const int
     gemm_block b = {.a = a, .s = shape_of(a, bits), .stride = most};
     if (width != bits) b.table = codebook_table(a->w->codebook);
     gemm_carve(&b);
+    memset(b.sums, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.sums);
+    memset(b.accs, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.accs);
     for (b.n0 = 0; b.n0 < a->n; b.n0 += b.n_columns) {
         b.n_columns = a->n - b.n0 < most ? a->n - b.n0 : most;
         gemm_take_columns(&b, gemm_wide(width, a->x.group));
