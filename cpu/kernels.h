@@ -83,9 +83,25 @@ typedef struct crumb_linear_args {
     const float *bias; /* [m] or NULL */
     void *scratch;     /* per thread, at least the row's scratch_bytes, 64-byte aligned */
     size_t scratch_bytes;
+    const void *packed;   /* for a kernel with a layout of its own: what its pack and prepare have made */
+    const void *prepared; /* of w and of all n rows of activations */
 } crumb_linear_args;
 
 typedef void crumb_linear_fn(const crumb_linear_args *args);
+
+/* How weights and activations lie for a kernel that does not read the tile layout. Only the papers' kernels do that:
+ * they are there to be compared with (`crumb kernels perf`), and are never chosen for a model. */
+typedef struct crumb_cpu_layout {
+    const char *name;
+    uint32_t rows; /* of a block: a kernel's tile0 and tile1 (but for the last) are multiples of rows / 16 */
+    /* Whether it can hold a matrix of the width that the kernel's row names; NULL: any. */
+    bool (*takes)(const crumb_matrix *w);
+    size_t (*packed_bytes)(const crumb_matrix *w);
+    void (*pack)(const crumb_matrix *w, void *packed); /* w is in the tile layout; 64-byte aligned */
+    size_t (*prepared_bytes)(const crumb_linear_args *args);
+    /* Once per input, before all threads: reorders args->x, or makes tables of it or of args->xf. */
+    void (*prepare)(const crumb_linear_args *args, void *prepared);
+} crumb_cpu_layout;
 
 typedef enum crumb_cpu_op { CRUMB_CPU_GEMV, CRUMB_CPU_GEMM } crumb_cpu_op; /* n up to the row's max_n; any n */
 
@@ -101,6 +117,8 @@ typedef struct crumb_cpu_kernel {
     const char *bound; /* why nothing overflows: "42 steps of 2 * 3 * 128 in int16" */
     crumb_linear_fn *run;
     int codebook_range; /* 0: codes are values; else it takes codebooks, largest - smallest entry up to this */
+    const crumb_cpu_layout *layout; /* NULL: tiles */
+    float max_nmse; /* 0: equals the reference bit for bit; else the normalized mean squared error it stays below */
 } crumb_cpu_kernel;
 
 /* All rows of cpu/kernels.def. */
@@ -118,9 +136,13 @@ size_t crumb_cpu_kernel_scratch(const crumb_matrix *w);
 /* Prototypes of every row. */
 #define CRUMB_CPU_KERNEL(name, op, bits, type, acts, isa, max_n, rank, bound, fn)     crumb_linear_fn fn;
 #define CRUMB_CPU_CODEBOOK_KERNEL(name, op, range, acts, isa, max_n, rank, bound, fn) crumb_linear_fn fn;
+#define CRUMB_CPU_PAPER_KERNEL(name, op, bits, acts, isa, layout, max_nmse, bound, fn)                                 \
+    crumb_linear_fn fn;                                                                                                \
+    extern const crumb_cpu_layout layout;
 #include "cpu/kernels.def"
 #undef CRUMB_CPU_KERNEL
 #undef CRUMB_CPU_CODEBOOK_KERNEL
+#undef CRUMB_CPU_PAPER_KERNEL
 crumb_quantize_fn crumb_quantize__ref, crumb_quantize__avx2;
 crumb_interleave_fn crumb_interleave__avx2, crumb_interleave__avxvnni, crumb_interleave__avx512vnni;
 

@@ -6,12 +6,16 @@
 
 static const crumb_cpu_kernel kernels[] = {
 #define CRUMB_CPU_KERNEL(name, op, bits, type, acts, isa, max_n, rank, bound, fn)                                      \
-    {name, CRUMB_CPU_##op, bits, CRUMB_TYPE_##type, acts, CRUMB_ISA_##isa, max_n, rank, bound, fn, 0},
+    {name, CRUMB_CPU_##op, bits, CRUMB_TYPE_##type, acts, CRUMB_ISA_##isa, max_n, rank, bound, fn, 0, NULL, 0},
 #define CRUMB_CPU_CODEBOOK_KERNEL(name, op, range, acts, isa, max_n, rank, bound, fn)                                  \
-    {name, CRUMB_CPU_##op, 4, CRUMB_TYPE_F32, acts, CRUMB_ISA_##isa, max_n, rank, bound, fn, range},
+    {name, CRUMB_CPU_##op, 4, CRUMB_TYPE_F32, acts, CRUMB_ISA_##isa, max_n, rank, bound, fn, range, NULL, 0},
+#define CRUMB_CPU_PAPER_KERNEL(name, op, bits, acts, isa, layout, max_nmse, bound, fn)                                 \
+    {name, CRUMB_CPU_##op, bits,    CRUMB_TYPE_F32, acts, CRUMB_ISA_##isa, UINT32_MAX, -1, bound, fn,                  \
+     0,    &layout,        max_nmse},
 #include "cpu/kernels.def"
 #undef CRUMB_CPU_KERNEL
 #undef CRUMB_CPU_CODEBOOK_KERNEL
+#undef CRUMB_CPU_PAPER_KERNEL
 };
 
 const crumb_cpu_kernel *crumb_cpu_kernels(size_t *n) {
@@ -28,13 +32,14 @@ bool crumb_cpu_kernel_takes(const crumb_cpu_kernel *kernel, const crumb_matrix *
     if (kernel->bits != w->bits) return false;
     if (w->bits == 0) return kernel->dense_type == w->type;
     if (w->k > CRUMB_LINEAR_MAX_K) return false;
+    if (kernel->layout && kernel->layout->takes && !kernel->layout->takes(w)) return false;
     if (!w->codebook || !kernel->codebook_range) return !w->codebook == !kernel->codebook_range;
     return codebook_range(w) <= kernel->codebook_range;
 }
 
 static bool fits(const crumb_cpu_kernel *kernel, const crumb_matrix *w, crumb_act_quant act, uint32_t n,
                  crumb_isa isa) {
-    if (!crumb_isa_includes(isa, kernel->isa) || !(kernel->acts >> act & 1)) return false;
+    if (kernel->layout || !crumb_isa_includes(isa, kernel->isa) || !(kernel->acts >> act & 1)) return false;
     return n <= kernel->max_n && crumb_cpu_kernel_takes(kernel, w);
 }
 

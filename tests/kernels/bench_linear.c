@@ -3,7 +3,7 @@
  * 2 bits are ternary with "row". GROUP 0 is the whole row. Group scales, and mins for 4 bits, unless "row"; mxfp4:
  * codes of E2M1, scales and no mins. Probes and kernels take turns and each line gives the best of many short runs,
  * since the machine may be shared; compare ratios, not absolute numbers. */
-#include "tests/kernels/linear_case.h"
+#include "cpu/trial.h"
 #include "tests/kernels/probes.h"
 
 #include "host/base/checked.h"
@@ -30,32 +30,33 @@ static void keep_best(double *best, double seconds) {
     if (*best == 0 || seconds < *best) *best = seconds;
 }
 
-static size_t choose_kernels(const case_params *p, const char *filter, entry *entries) {
+static size_t choose_kernels(const crumb_trial_params *p, const char *filter, entry *entries) {
     size_t n_rows, n = 0;
     const crumb_cpu_kernel *rows = crumb_cpu_kernels(&n_rows);
     for (size_t i = 0; i < n_rows && n < MAX_ENTRIES; i++)
-        if (rows[i].bits == p->bits && !rows[i].codebook_range == !p->codebook && rows[i].isa != CRUMB_ISA_SCALAR &&
-            rows[i].acts >> p->act & 1 && crumb_isa_available(rows[i].isa) && (!filter || strstr(rows[i].name, filter)))
+        if (rows[i].bits == p->bits && !rows[i].layout && !rows[i].codebook_range == !p->codebook &&
+            rows[i].isa != CRUMB_ISA_SCALAR && rows[i].acts >> p->act & 1 && crumb_isa_available(rows[i].isa) &&
+            (!filter || strstr(rows[i].name, filter)))
             entries[n++] = (entry){.kernel = &rows[i]};
     return n;
 }
 
-static double time_quantizer(const case_params *p, const linear_case *c, const float *x) {
+static double time_quantizer(const crumb_trial_params *p, const crumb_trial *c, const float *x) {
     uint64_t start = crumb_now_ns();
     crumb_cpu_quantize_select(crumb_isa_best())(x, p->k, p->k, p->bits, 0, p->n, &c->x);
     return seconds_since(start);
 }
 
-static void run(const case_params *p, const char *filter) {
+static void run(const crumb_trial_params *p, const char *filter) {
     entry entries[MAX_ENTRIES];
     size_t n_entries = choose_kernels(p, filter, entries);
     uint64_t state = 1;
-    linear_case c;
-    case_create(p, &state, &c);
+    crumb_trial c;
+    if (crumb_trial_create(p, &state, &c, NULL) != CRUMB_OK) abort();
     float *y = calloc((size_t)p->n * p->m, sizeof *y), *x = malloc((size_t)p->n * p->k * sizeof *x);
     if (!y || !x) abort();
-    for (size_t i = 0; i < (size_t)p->n * p->k; i++) x[i] = case_random_f32(&state);
-    crumb_linear_args args = case_args(&c, y, p->m);
+    for (size_t i = 0; i < (size_t)p->n * p->k; i++) x[i] = crumb_random_f32(&state);
+    crumb_linear_args args = crumb_trial_args(&c, y, p->m);
 
     double weights = (double)args.tile1 * CRUMB_TILE_ROWS * c.x.k_padded, code_bytes = weights * p->bits / 8;
     double scale_bytes = weights / c.w.group * (p->scales_f32 ? 4 : 2) * (p->has_min ? 2 : 1);
@@ -88,7 +89,7 @@ static void run(const case_params *p, const char *filter) {
     }
     free(y);
     free(x);
-    case_destroy(&c);
+    crumb_trial_destroy(&c);
 }
 
 int main(int argc, char **argv) {
@@ -96,12 +97,12 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: %s BITS GROUP M K N [row|group|mxfp4] [filter]\n", argv[0]);
         return 2;
     }
-    case_params p = {.bits = (unsigned)atoi(argv[1]),
-                     .mul = 1,
-                     .group = (uint32_t)atoi(argv[2]),
-                     .m = (uint32_t)atoi(argv[3]),
-                     .k = (uint32_t)atoi(argv[4]),
-                     .n = (uint32_t)atoi(argv[5])};
+    crumb_trial_params p = {.bits = (unsigned)atoi(argv[1]),
+                            .mul = 1,
+                            .group = (uint32_t)atoi(argv[2]),
+                            .m = (uint32_t)atoi(argv[3]),
+                            .k = (uint32_t)atoi(argv[4]),
+                            .n = (uint32_t)atoi(argv[5])};
     bool row = argc > 6 && strcmp(argv[6], "row") == 0;
     p.act = row ? CRUMB_ACT_ROW : CRUMB_ACT_GROUP;
     p.act_group = p.group && p.group < 128 ? p.group : 128;

@@ -24,4 +24,12 @@ const crumb_cpu_kernel *crumb_emulated_kernels(size_t *n);
 #define EMULATED_PROTOTYPE(op, form, bits, range, tier) crumb_linear_fn crumb_##op##_##form##_i8__##tier##_emulated;
 EMULATED_FOR_ALL(EMULATED_PROTOTYPE)
 
+/* X(name, bits, layout, tier): the papers' kernels */
+#define EMULATED_FOR_PAPERS(X)                                                                                         \
+    X(georganas_u2_i8, 2, crumb_layout_georganas_u2, avxvnni)                                                          \
+    X(georganas_u1_i8, 1, crumb_layout_georganas_u1, avxvnni)
+
+#define EMULATED_PAPER_PROTOTYPE(name, bits, layout, tier) crumb_linear_fn crumb_##name##__##tier##_emulated;
+EMULATED_FOR_PAPERS(EMULATED_PAPER_PROTOTYPE)
+
 #endif

@@ -8,6 +8,7 @@
 
 #include "cpu/lowbit/gemm.h"
 #include "cpu/lowbit/gemv.h"
+#include "cpu/papers/georganas.h"
 
 GEMV_INSTANCE(1)
 GEMV_INSTANCE(2)
@@ -19,3 +20,4 @@ GEMM_INSTANCE(4)
 GEMM_INSTANCE(8)
 GEMV_CODEBOOK_INSTANCE
 GEMM_CODEBOOK_INSTANCE
+GEORGANAS_INSTANCE

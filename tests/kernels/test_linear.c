@@ -1,7 +1,7 @@
 /* Every low-bit kernel of the registry that this machine can run, and every tier that it cannot run in an exact
  * emulation, against the scalar reference: bit for bit, for each n, with tails, all groups and all zero points. */
+#include "cpu/trial.h"
 #include "tests/kernels/emulated.h"
-#include "tests/kernels/linear_case.h"
 
 #include "host/base/checked.h"
 
@@ -47,19 +47,19 @@ static const uint32_t shapes_m[] = {1, 15, 16, 17, 33, 48, 80, 112};
 static const uint32_t groups[] = {32, 64, 128, 256, 0};
 
 static uint32_t pick(const uint32_t *values, size_t n) {
-    return values[case_random(&seed) % n];
+    return values[crumb_random_u64(&seed) % n];
 }
 
 /* K for a weight group: mostly small, sometimes long enough for every kernel's blocking. */
 static uint32_t pick_k(uint32_t group) {
     static const uint32_t free_k[] = {32, 64, 96, 160, 288, 576, 33, 100, 1000, 2080};
     if (!group) return pick(free_k, sizeof free_k / sizeof free_k[0]);
-    uint32_t longest = case_random(&seed) % 8 ? 640 : 2304;
-    return group * (1 + (uint32_t)(case_random(&seed) % (longest / group)));
+    uint32_t longest = crumb_random_u64(&seed) % 8 ? 640 : 2304;
+    return group * (1 + (uint32_t)(crumb_random_u64(&seed) % (longest / group)));
 }
 
-static void check_equal(const crumb_cpu_kernel *kernel, const case_params *p, const float *y, const float *expected,
-                        uint32_t n, uint32_t m0, uint32_t m1) {
+static void check_equal(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, const float *y,
+                        const float *expected, uint32_t n, uint32_t m0, uint32_t m1) {
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t m = 0; m < p->m; m++) {
             float want = m >= m0 && m < m1 ? expected[(size_t)i * p->m + m] : 12345.0f;
@@ -74,7 +74,7 @@ static void check_equal(const crumb_cpu_kernel *kernel, const case_params *p, co
 }
 
 /* One kernel on n rows and tile-rows [tile0, tile1) of a case. */
-static void run_and_check(const crumb_cpu_kernel *kernel, const case_params *p, crumb_linear_args args,
+static void run_and_check(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, crumb_linear_args args,
                           const float *expected, uint32_t n) {
     float *y = malloc((size_t)n * p->m * sizeof(float));
     assert_non_null(y);
@@ -88,7 +88,7 @@ static void run_and_check(const crumb_cpu_kernel *kernel, const case_params *p, 
 }
 
 /* A GEMM whose caller has interleaved the activations, in two ranges where there are enough of them. */
-static void check_interleaved(const crumb_cpu_kernel *kernel, const case_params *p, crumb_linear_args args,
+static void check_interleaved(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, crumb_linear_args args,
                               const float *expected, uint32_t n) {
     args.x.interleaved = malloc((size_t)n * args.x.k_padded);
     assert_non_null(args.x.interleaved);
@@ -100,20 +100,21 @@ static void check_interleaved(const crumb_cpu_kernel *kernel, const case_params 
     free(args.x.interleaved);
 }
 
-static bool takes(const crumb_cpu_kernel *kernel, const case_params *p, const crumb_matrix *w) {
-    return kernel->isa != CRUMB_ISA_SCALAR && (kernel->acts >> p->act & 1) && crumb_cpu_kernel_takes(kernel, w);
+static bool takes(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, const crumb_matrix *w) {
+    return !kernel->layout && kernel->isa != CRUMB_ISA_SCALAR && (kernel->acts >> p->act & 1) &&
+           crumb_cpu_kernel_takes(kernel, w);
 }
 
 /* All kernels that take the case, for every batch size, whole and in a split of the tile-rows. */
-static void compare_case(const case_params *p) {
-    linear_case c;
-    case_create(p, &seed, &c);
+static void compare_case(const crumb_trial_params *p) {
+    crumb_trial c;
+    assert_int_equal(crumb_trial_create(p, &seed, &c, NULL), CRUMB_OK);
     float *expected = malloc((size_t)p->n * p->m * sizeof(float));
     assert_non_null(expected);
-    crumb_linear_args args = case_args(&c, expected, p->m);
-    if (case_random(&seed) % 2) args.bias = c.bias;
-    if (case_random(&seed) % 2) args.out_scale = 0.37f;
-    args.add = case_random(&seed) % 2 ? c.add : NULL;
+    crumb_linear_args args = crumb_trial_args(&c, expected, p->m);
+    if (crumb_random_u64(&seed) % 2) args.bias = c.bias;
+    if (crumb_random_u64(&seed) % 2) args.out_scale = 0.37f;
+    args.add = crumb_random_u64(&seed) % 2 ? c.add : NULL;
     args.add_stride = p->m;
     crumb_linear_i8__ref(&args);
 
@@ -128,12 +129,12 @@ static void compare_case(const case_params *p) {
         for (int j = 0; j < N_BATCH_SIZES && i < n_real && kernel->op == CRUMB_CPU_GEMM && batch_sizes[j] <= p->n; j++)
             check_interleaved(kernel, p, args, expected, batch_sizes[j]);
         crumb_linear_args part = args;
-        part.tile0 = (uint32_t)(case_random(&seed) % args.tile1);
-        part.tile1 = part.tile0 + 1 + (uint32_t)(case_random(&seed) % (args.tile1 - part.tile0));
-        run_and_check(kernel, p, part, expected, 1 + (uint32_t)(case_random(&seed) % p->n));
+        part.tile0 = (uint32_t)(crumb_random_u64(&seed) % args.tile1);
+        part.tile1 = part.tile0 + 1 + (uint32_t)(crumb_random_u64(&seed) % (args.tile1 - part.tile0));
+        run_and_check(kernel, p, part, expected, 1 + (uint32_t)(crumb_random_u64(&seed) % p->n));
     }
     free(expected);
-    case_destroy(&c);
+    crumb_trial_destroy(&c);
 }
 
 static void kernels_equal_reference_on_random_layers(void **state) {
@@ -141,20 +142,20 @@ static void kernels_equal_reference_on_random_layers(void **state) {
     for (int meaning = 0; meaning < N_MEANINGS; meaning++)
         for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
             for (int variant = 0; variant < 16; variant++) {
-                case_params p = {.bits = meanings[meaning].bits,
-                                 .mul = meanings[meaning].mul,
-                                 .sub = meanings[meaning].sub,
-                                 .codebook = meanings[meaning].codebook,
-                                 .group = groups[g],
-                                 .n = MAX_BATCH,
-                                 .m = pick(shapes_m, sizeof shapes_m / sizeof shapes_m[0]),
-                                 .act = variant & 1 ? CRUMB_ACT_ROW : CRUMB_ACT_GROUP,
-                                 .has_min = variant & 2,
-                                 .scales_f32 = variant & 4,
-                                 .fill = variant & 8 ? FILL_SUMS : FILL_RANDOM};
+                crumb_trial_params p = {.bits = meanings[meaning].bits,
+                                        .mul = meanings[meaning].mul,
+                                        .sub = meanings[meaning].sub,
+                                        .codebook = meanings[meaning].codebook,
+                                        .group = groups[g],
+                                        .n = MAX_BATCH,
+                                        .m = pick(shapes_m, sizeof shapes_m / sizeof shapes_m[0]),
+                                        .act = variant & 1 ? CRUMB_ACT_ROW : CRUMB_ACT_GROUP,
+                                        .has_min = variant & 2,
+                                        .scales_f32 = variant & 4,
+                                        .fill = variant & 8 ? CRUMB_FILL_SUMS : CRUMB_FILL_RANDOM};
                 p.k = pick_k(p.group);
                 uint32_t whole = p.group ? p.group : (uint32_t)crumb_round_up(p.k, CRUMB_TILE_K);
-                p.act_group = 32u << case_random(&seed) % 3;
+                p.act_group = 32u << crumb_random_u64(&seed) % 3;
                 while (whole % p.act_group) p.act_group /= 2;
                 if ((uint64_t)p.k * p.m > 60000) p.m = 17;
                 compare_case(&p);
@@ -168,20 +169,20 @@ static void kernels_hold_at_their_bounds(void **state) {
     static const uint32_t lengths[] = {512, 2048, CRUMB_LINEAR_MAX_K};
     for (int meaning = 0; meaning < N_MEANINGS; meaning++)
         for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
-            for (case_fill fill = FILL_POSITIVE; fill <= FILL_NEGATIVE; fill++)
+            for (crumb_trial_fill fill = CRUMB_FILL_POSITIVE; fill <= CRUMB_FILL_NEGATIVE; fill++)
                 for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
                     if (lengths[i] == CRUMB_LINEAR_MAX_K && groups[g]) continue;
-                    case_params p = {.bits = meanings[meaning].bits,
-                                     .max_code = meanings[meaning].max_code,
-                                     .mul = meanings[meaning].mul,
-                                     .sub = meanings[meaning].sub,
-                                     .codebook = meanings[meaning].codebook,
-                                     .group = groups[g],
-                                     .m = lengths[i] > 4096 ? 1 : 17,
-                                     .k = lengths[i],
-                                     .n = lengths[i] > 4096 ? 2 : 8,
-                                     .act = CRUMB_ACT_ROW,
-                                     .fill = fill};
+                    crumb_trial_params p = {.bits = meanings[meaning].bits,
+                                            .max_code = meanings[meaning].max_code,
+                                            .mul = meanings[meaning].mul,
+                                            .sub = meanings[meaning].sub,
+                                            .codebook = meanings[meaning].codebook,
+                                            .group = groups[g],
+                                            .m = lengths[i] > 4096 ? 1 : 17,
+                                            .k = lengths[i],
+                                            .n = lengths[i] > 4096 ? 2 : 8,
+                                            .act = CRUMB_ACT_ROW,
+                                            .fill = fill};
                     compare_case(&p);
                     p.act = CRUMB_ACT_GROUP;
                     p.act_group = p.group && p.group < 128 ? p.group : 128;
@@ -252,7 +253,7 @@ static void every_variant_is_covered(void **state) {
     size_t n_real, n_emulated, run = 0, lacking = 0;
     const crumb_cpu_kernel *real = crumb_cpu_kernels(&n_real), *emulated = crumb_emulated_kernels(&n_emulated);
     for (size_t i = 0; i < n_real; i++) {
-        if (!real[i].bits || real[i].isa == CRUMB_ISA_SCALAR) continue;
+        if (!real[i].bits || real[i].layout || real[i].isa == CRUMB_ISA_SCALAR) continue;
         bool has_emulation = real[i].isa == CRUMB_ISA_AVX2;
         for (size_t j = 0; j < n_emulated; j++) has_emulation |= strcmp(real[i].name, emulated[j].name) == 0;
         if (!has_emulation) fail_msg("%s has no emulated twin", real[i].name);

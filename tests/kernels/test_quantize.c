@@ -1,5 +1,5 @@
 /* The vector quantizers against the reference, byte for byte, and the reference against its rule by hand. */
-#include "tests/kernels/linear_case.h"
+#include "cpu/trial.h"
 
 #include "host/base/checked.h"
 
@@ -17,7 +17,7 @@ static uint64_t seed = 20261121;
 typedef enum x_fill { X_RANDOM, X_ZERO, X_TIES, X_DENORMAL, X_TINY, X_HUGE, X_ONE_LARGE, X_FILL_COUNT } x_fill;
 
 static float value_of(x_fill fill, uint32_t i) {
-    float r = case_random_f32(&seed);
+    float r = crumb_random_f32(&seed);
     switch (fill) {
     case X_ZERO: return i % 3 ? 0.0f : -0.0f;
     case X_TIES: return i % 7 == 0 ? 127.0f : (float)(int)(r * 100.0f) + 0.5f; /* the scale is 1: halves to even */
@@ -82,8 +82,8 @@ static void quantizers_equal_reference(void **state) {
             for (int fill = 0; fill < X_FILL_COUNT; fill++)
                 for (int row = 0; row < 2; row++) {
                     for (uint32_t group = 32; group <= 256; group *= 2)
-                        compare(fn, (x_fill)fill, widths[b], group * (1 + (uint32_t)(case_random(&seed) % 9)), group,
-                                row);
+                        compare(fn, (x_fill)fill, widths[b], group * (1 + (uint32_t)(crumb_random_u64(&seed) % 9)),
+                                group, row);
                     for (uint32_t k = 1; k <= 100; k += 33)
                         compare(fn, (x_fill)fill, widths[b], k, (uint32_t)crumb_round_up(k, CRUMB_TILE_K), row);
                 }

@@ -1,0 +1,189 @@
+#include "cpu/trial.h"
+
+#include "host/base/checked.h"
+#include "host/base/half.h"
+#include "host/base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t crumb_random_u64(uint64_t *state) { /* splitmix64 */
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+float crumb_random_f32(uint64_t *state) {
+    return (float)(int32_t)(crumb_random_u64(state) >> 32) * 0x1p-31f;
+}
+
+static crumb_status allocate(uint64_t n_bytes, void *out, crumb_error *err) {
+    void *p = aligned_alloc(64, crumb_round_up(n_bytes + !n_bytes, 64));
+    if (!p)
+        return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for a trial of %llu MB",
+                          (unsigned long long)(n_bytes >> 20));
+    memcpy(out, &p, sizeof p);
+    return CRUMB_OK;
+}
+
+static unsigned largest_code(const crumb_trial_params *p) {
+    return p->max_code ? p->max_code : (1u << p->bits) - 1;
+}
+
+static unsigned code_of_largest_value(const crumb_trial_params *p) {
+    unsigned code = 0;
+    if (!p->codebook) return largest_code(p);
+    for (unsigned i = 1; i < CRUMB_CODEBOOK_ENTRIES; i++)
+        if (p->codebook[i] > p->codebook[code]) code = i;
+    return code;
+}
+
+static uint8_t random_byte(const crumb_trial_params *p, uint64_t random) {
+    const unsigned n_codes = largest_code(p) + 1;
+    unsigned byte = 0;
+    if (p->bits == 8) return (uint8_t)(random >> 32);
+    for (unsigned bit = 0; bit < 8; bit += p->bits, random >>= 8) byte |= (unsigned)(random & 255) % n_codes << bit;
+    return (uint8_t)byte;
+}
+
+static void fill_codes(const crumb_trial_params *p, uint8_t *codes, size_t n_bytes, uint64_t *seed) {
+    const bool extreme = p->fill == CRUMB_FILL_POSITIVE || p->fill == CRUMB_FILL_NEGATIVE;
+    unsigned chosen = 0;
+    for (unsigned bit = 0; bit < 8; bit += p->bits) chosen |= code_of_largest_value(p) << bit;
+    for (size_t i = 0; i < n_bytes; i++) codes[i] = extreme ? (uint8_t)chosen : random_byte(p, crumb_random_u64(seed));
+}
+
+/* n_sets sets of n_groups scales for 16 rows. With sums only one group of each set counts. */
+static crumb_status random_scales(const crumb_trial_params *p, size_t n_sets, size_t n_groups, uint64_t *seed,
+                                  const void **out, crumb_error *err) {
+    uint8_t *scales = NULL;
+    CRUMB_TRY(allocate(n_sets * n_groups * CRUMB_TILE_ROWS * (p->scales_f32 ? 4 : 2), &scales, err));
+    *out = scales;
+    for (size_t set = 0; set < n_sets; set++) {
+        size_t chosen = crumb_random_u64(seed) % n_groups;
+        for (size_t i = 0; i < n_groups * CRUMB_TILE_ROWS; i++) {
+            size_t at = set * n_groups * CRUMB_TILE_ROWS + i;
+            float value = crumb_random_f32(seed) * 0.25f;
+            if (p->fill != CRUMB_FILL_RANDOM) value = i / CRUMB_TILE_ROWS == chosen ? 1.0f : 0.0f;
+            uint16_t half = crumb_f32_to_f16(value);
+            memcpy(scales + at * (p->scales_f32 ? 4 : 2), p->scales_f32 ? (void *)&value : (void *)&half,
+                   p->scales_f32 ? 4 : 2);
+        }
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status create_weights(crumb_trial *t, uint64_t *seed, crumb_error *err) {
+    const crumb_trial_params *p = &t->params;
+    uint32_t k_padded = (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K);
+    uint32_t group = p->group ? p->group : k_padded;
+    size_t n_tiles = crumb_div_up(p->m, CRUMB_TILE_ROWS);
+    t->w = (crumb_matrix){.bits = (uint8_t)p->bits,
+                          .max_code = (uint8_t)largest_code(p),
+                          .scales_f32 = p->scales_f32,
+                          .mul = (int16_t)p->mul,
+                          .sub = (int16_t)p->sub,
+                          .codebook = p->codebook,
+                          .m = p->m,
+                          .k = p->k,
+                          .group = group};
+    t->codes_bytes = n_tiles * CRUMB_TILE_ROWS * k_padded * p->bits / 8;
+    void *codes;
+    CRUMB_TRY(crumb_pages_alloc(t->codes_bytes, "a trial's weights", &codes, err));
+    t->w.codes = codes;
+    fill_codes(p, codes, t->codes_bytes, seed);
+    CRUMB_TRY(random_scales(p, n_tiles, k_padded / group, seed, &t->w.scales, err));
+    return p->has_min ? random_scales(p, n_tiles, k_padded / group, seed, &t->w.mins, err) : CRUMB_OK;
+}
+
+static int8_t random_activation(const crumb_trial_params *p, uint64_t *seed) {
+    if (p->fill == CRUMB_FILL_POSITIVE) return 127;
+    return p->fill == CRUMB_FILL_NEGATIVE ? -128 : (int8_t)crumb_random_u64(seed);
+}
+
+static crumb_status create_activations(crumb_trial *t, uint64_t *seed, crumb_error *err) {
+    const crumb_trial_params *p = &t->params;
+    crumb_q8 *x = &t->x;
+    x->k_padded = (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K);
+    x->row_scale = p->act != CRUMB_ACT_GROUP;
+    x->group = x->row_scale ? t->w.group : p->act_group;
+    uint32_t n_groups = x->k_padded / x->group;
+    size_t n_sx = x->row_scale ? p->n : (size_t)p->n * n_groups;
+    CRUMB_TRY(allocate((uint64_t)p->n * x->k_padded, &x->q, err));
+    CRUMB_TRY(allocate((uint64_t)p->n * n_groups * sizeof(int32_t), &x->qsum, err));
+    CRUMB_TRY(allocate(n_sx * sizeof(float), &x->sx, err));
+    CRUMB_TRY(allocate((uint64_t)p->n * p->k * sizeof(float), &t->xf, err));
+    for (size_t i = 0; i < (size_t)p->n * x->k_padded; i++) {
+        bool padding = i % x->k_padded / 32 * 32 + 32 > p->k && p->k % 32;
+        x->q[i] = padding ? 0 : random_activation(p, seed);
+    }
+    for (size_t i = 0; i < (size_t)p->n * n_groups; i++) {
+        x->qsum[i] = 0;
+        for (uint32_t j = 0; j < x->group; j++) x->qsum[i] += x->q[i * x->group + j];
+    }
+    for (size_t i = 0; i < n_sx; i++) x->sx[i] = p->fill == CRUMB_FILL_RANDOM ? crumb_random_f32(seed) : 1.0f;
+    for (size_t i = 0; i < (size_t)p->n * p->k; i++) t->xf[i] = crumb_random_f32(seed);
+    return CRUMB_OK;
+}
+
+crumb_status crumb_trial_create(const crumb_trial_params *params, uint64_t *seed, crumb_trial *out, crumb_error *err) {
+    *out = (crumb_trial){.params = *params};
+    CRUMB_TRY(create_weights(out, seed, err));
+    CRUMB_TRY(create_activations(out, seed, err));
+    CRUMB_TRY(allocate(params->m * sizeof(float), &out->bias, err));
+    CRUMB_TRY(allocate((uint64_t)params->n * params->m * sizeof(float), &out->add, err));
+    for (size_t i = 0; i < params->m; i++) out->bias[i] = crumb_random_f32(seed);
+    for (size_t i = 0; i < (size_t)params->n * params->m; i++) out->add[i] = crumb_random_f32(seed);
+    out->scratch_bytes = crumb_cpu_kernel_scratch(&out->w);
+    return allocate(out->scratch_bytes, &out->scratch, err);
+}
+
+static void unpack(crumb_trial *t) {
+    if (t->packed) crumb_pages_free(t->packed, t->packed_bytes);
+    free(t->prepared);
+    t->packed = t->prepared = NULL;
+}
+
+void crumb_trial_destroy(crumb_trial *t) {
+    unpack(t);
+    if (t->w.codes) crumb_pages_free((void *)t->w.codes, t->codes_bytes);
+    free((void *)t->w.scales);
+    free((void *)t->w.mins);
+    free(t->x.q);
+    free(t->x.qsum);
+    free(t->x.sx);
+    free(t->xf);
+    free(t->bias);
+    free(t->add);
+    free(t->scratch);
+    *t = (crumb_trial){0};
+}
+
+crumb_linear_args crumb_trial_args(const crumb_trial *t, float *y, size_t y_stride) {
+    return (crumb_linear_args){.w = &t->w,
+                               .x = t->x,
+                               .xf = t->xf,
+                               .xf_stride = t->params.k,
+                               .n = t->params.n,
+                               .tile0 = 0,
+                               .tile1 = (uint32_t)crumb_div_up(t->w.m, CRUMB_TILE_ROWS),
+                               .y = y,
+                               .y_stride = y_stride,
+                               .out_scale = 1.0f,
+                               .scratch = t->scratch,
+                               .scratch_bytes = t->scratch_bytes};
+}
+
+crumb_status crumb_trial_pack(crumb_trial *t, const crumb_cpu_layout *layout, crumb_linear_args *args,
+                              crumb_error *err) {
+    unpack(t);
+    t->packed_bytes = layout->packed_bytes(&t->w);
+    CRUMB_TRY(crumb_pages_alloc(t->packed_bytes, "a trial's weights", &t->packed, err));
+    CRUMB_TRY(allocate(layout->prepared_bytes(args), &t->prepared, err));
+    layout->pack(&t->w, t->packed);
+    layout->prepare(args, t->prepared);
+    args->packed = t->packed;
+    args->prepared = t->prepared;
+    return CRUMB_OK;
+}
