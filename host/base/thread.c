@@ -92,6 +92,30 @@ int crumb_cpu_physical(int *cpus, int capacity) {
     return n;
 }
 
+/* A number of cache `index` of processor 0, with its unit K or M; 0 where there is no such file. */
+static uint64_t cache_figure(int index, const char *name) {
+    char path[96], unit = 0;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, name);
+    FILE *f = fopen(path, "r");
+    unsigned long long value = 0;
+    if (!f) return 0;
+    if (fscanf(f, "%llu%c", &value, &unit) < 1) value = 0;
+    fclose(f);
+    return value << (unit == 'K' ? 10 : unit == 'M' ? 20 : 0);
+}
+
+uint64_t crumb_cache_bytes(int level) {
+    static const int names[] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
+    uint64_t largest = 0; /* level 1 has two, of about the same size; the one for data is never smaller by much */
+    for (int index = 0; index < 8; index++) {
+        uint64_t n_bytes = cache_figure(index, "level") == (uint64_t)level ? cache_figure(index, "size") : 0;
+        if (n_bytes > largest) largest = n_bytes;
+    }
+    if (largest) return largest;
+    long n_bytes = level >= 1 && level <= 3 ? sysconf(names[level - 1]) : 0; /* may count all sockets' caches */
+    return n_bytes > 0 ? (uint64_t)n_bytes : 0;
+}
+
 void crumb_cpu_model_name(char *out, size_t capacity) {
     snprintf(out, capacity, "unknown processor");
     FILE *f = fopen("/proc/cpuinfo", "r");

@@ -12,6 +12,8 @@ void crumb_thread_yield(void);               /* lets another runnable thread hav
 int crumb_cpu_count(void);                   /* logical processors this process may use (affinity, cgroup limit) */
 /* Physical cores this process may use; fills cpus[] (up to capacity) with one logical processor of each. */
 int crumb_cpu_physical(int *cpus, int capacity);
+/* Size of a data cache that one core sees, level 1 to 3; 0 where the system does not say. */
+uint64_t crumb_cache_bytes(int level);
 /* The processor's own name, for people: "AMD EPYC 7B13"; "unknown processor" where the system does not say. */
 void crumb_cpu_model_name(char *out, size_t capacity);
 

@@ -1,4 +1,4 @@
-"""crumb perplexity, inspect, tokenize and kernels."""
+"""crumb perplexity, inspect and tokenize."""
 import json
 import math
 import os
@@ -106,18 +106,6 @@ class Tokenize(CommandTest):
     def test_any_bytes_are_accepted(self):
         for data in ("\u00e9\u4e16\U0001f600", "\u0000a", "\ufffd"):
             self.succeeds("tokenize", "--stdin", input=data)
-
-
-class Kernels(CommandTest):
-    def test_list(self):
-        document = json.loads(self.succeeds("kernels", "list", "--json").stdout)
-        names = [k["name"] for k in document["kernels"]]
-        self.assertEqual(len(names), len(set(names)))
-        self.assertTrue(any(k["runs_here"] and k["isa"] == "scalar" for k in document["kernels"]))
-        self.assertTrue(all(k["bound"] for k in document["kernels"]))
-        page = self.succeeds("kernels", "list").stdout
-        self.assertTrue(all(name in page for name in names))
-        self.fails(2, "kernels", says="crumb kernels list")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ done <<'RULES'
 host/base host/crumb.h
 host/lowbit host/base/
 host/container host/base/ host/lowbit/
-host/kernel host/base/ host/backend.h
+host/kernel host/base/ host/backend.h host/lowbit/
 host/text host/base/ host/crumb.h host/container/
 host/graph host/base/ host/backend.h host/lowbit/ host/model/
 host/model host/base/ host/backend.h host/lowbit/ host/container/ host/graph/

@@ -35,6 +35,7 @@ int cli_perplexity(const cli_options *options);
 int cli_inspect(const cli_options *options);
 int cli_tokenize(const cli_options *options);
 int cli_kernels(const cli_options *options);
+int cli_devices(const cli_options *options);
 int cli_help(const cli_options *options);
 
 /* ---- messages and output (terminal.c) ---------------------------------------------------------------------- */
@@ -98,6 +99,7 @@ const char *cli_model_label(const crumb_model_info *info, char buffer[128]); /* 
 
 /* ---- the machine (probe.c) --------------------------------------------------------------------------------- */
 
+double cli_median(double *values, size_t n); /* sorts them; 0 for none */
 /* GB/s that n_threads threads together read from memory (0: one per physical core): the roof of decoding. Takes a
  * few tenths of a second; 0 when there is too little memory to tell. */
 double cli_probe_read_bandwidth(int n_threads);

@@ -22,7 +22,7 @@ static void print_words(const char *words, char separator) {
 
 /* What may stand as a plain argument besides files. */
 static void print_plain_words(const cli_subcommand *command) {
-    if (command->bit == CLI_KERNELS) cli_print("list");
+    if (command->bit == CLI_KERNELS) cli_print("list support test perf");
     if (command->bit != CLI_HELP) return;
     for (size_t i = 0; i < cli_n_subcommands; i++) cli_print("%s ", cli_subcommands[i].name);
     for (size_t i = 0; i < page_n_topics; i++) cli_print("%s ", page_topics[i].name);

@@ -24,8 +24,17 @@ const cli_subcommand cli_subcommands[] = {
      "Shows the metadata, the tensors and their types in a GGUF file, also in one that crumb cannot run.", cli_inspect},
     {"tokenize", CLI_TOKENIZE, "[FILE] [TEXT] [options]", "show the tokens of a text",
      "Shows the tokens that a model's vocabulary makes of a text.", cli_tokenize},
-    {"kernels", CLI_KERNELS, "list [options]", "list the compute kernels and which run here",
-     "Lists the compute kernels, the instruction sets that they need, and whether they run here.", cli_kernels},
+    {"kernels", CLI_KERNELS, "list|support|test|perf [options]", "list, check and time the compute kernels",
+     "list: the kernels that the options select. support: what this machine can run, and which kernel is chosen for "
+     "what. test: compares every kernel that runs here with the scalar reference. perf: times them beside what the "
+     "machine can do at best; gamma is cycles per 256-bit vector of 8 outputs x 4 inputs with weights in the core's "
+     "own cache, as in the paper that crumb grew from; the limit is bandwidth (85% of the read rate or more), port (no "
+     "faster from that cache) or latency (neither).",
+     cli_kernels},
+    {"devices", CLI_DEVICES, "[options]", "show the devices, and measure them",
+     "Shows the devices that crumb can use. With --measure: what they can do at best, in medians of several rounds: "
+     "the roofs that 'crumb kernels perf' and 'crumb bench' compare with.",
+     cli_devices},
     {"help", CLI_HELP, "[TOPIC] [options]", "explain a command or a topic",
      "Explains a command or a topic: errors, environment, formats, coming-from-llama.cpp.", cli_help},
 };

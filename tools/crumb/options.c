@@ -110,6 +110,32 @@ const cli_option cli_option_table[] = {
     {"--stdin", CLI_ON, AT(from_stdin), .commands = CLI_TOKENIZE, .help = "read the text from standard input"},
     {"--show-count", CLI_ON, AT(show_count), .commands = CLI_TOKENIZE, .help = "also print how many tokens there are"},
 
+    /* ---- kernels, devices ---- */
+    {"--op", CLI_CHOICE, "gemv|gemm", AT(kernel_op), .commands = CLI_KERNELS,
+     .help = "only kernels for a few rows of activations, or only those for many"},
+    {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_KERNELS,
+     .help = "only weights of these formats: 1, 1.58 (ternary), 2, 4, 8, mxfp4"},
+    {"--group", CLI_INTS, "N,...", AT(kernel_groups), .min = 0, .max = 65536, .commands = CLI_KERNELS,
+     .help = "weights that share a scale; 0: a whole row"},
+    {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_KERNELS,
+     .help = "shapes of the layer: outputs x inputs x rows of activations"},
+    {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_KERNELS,
+     .help = "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, cpu:avx512vnni"},
+    {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_KERNELS,
+     .help = "how activations are quantized: as models of the format want it, not at all, or int8 with one scale per "
+             "row or per weight group"},
+    {"--filter", CLI_TEXT, "TEXT", AT(kernel_filter), .commands = CLI_KERNELS,
+     .help = "only kernels with this in their name"},
+    {"-t --threads", CLI_INT, "N", AT(n_threads), "0", RANGE(0, 256), CLI_KERNELS | CLI_DEVICES,
+     .help = "0: one per physical core"},
+    {"--cold", CLI_ON, AT(cold), .commands = CLI_KERNELS, .help = "perf: weights come from memory, not from a cache"},
+    {"--rounds", CLI_INT, "N", AT(rounds), "15", RANGE(1, 100000), CLI_KERNELS | CLI_DEVICES,
+     .help = "times that each measurement is repeated, in turns with the others; medians are printed"},
+    {"--seed", CLI_INT, "N", AT(kernel_seed), "-1", RANGE(-1, INT64_MAX), CLI_KERNELS,
+     .help = "test: the random data; -1: new ones, whose seed is printed"},
+    {"--measure", CLI_ON, AT(measure), .commands = CLI_DEVICES,
+     .help = "measure what the device can do at best: memory, dot products, barriers"},
+
     /* ---- help ---- */
     {"--man", CLI_ON, AT(man), .commands = CLI_HELP, .help = "the manual page, for man(1)"},
     {"--completion", CLI_CHOICE, "bash|zsh", AT(completion), .commands = CLI_HELP, .help = "completion for a shell"},

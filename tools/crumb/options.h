@@ -17,8 +17,9 @@ enum {
     CLI_TOKENIZE = 16,
     CLI_KERNELS = 32,
     CLI_HELP = 64,
+    CLI_DEVICES = 128,
     CLI_ENGINE = CLI_RUN | CLI_BENCH | CLI_PERPLEXITY, /* those that evaluate a model */
-    CLI_ALL = 127,
+    CLI_ALL = 255,
 };
 
 enum { CLI_LIST_MAX = 64 };
@@ -58,6 +59,12 @@ typedef struct cli_options {
     bool keys, tensors, full;
     /* tokenize */
     bool ids, bos, parse_special, from_stdin, show_count;
+    /* kernels, devices */
+    const char *kernel_op, *kernel_filter;
+    cli_texts kernel_bits, kernel_shapes;
+    cli_ints kernel_groups;
+    int64_t rounds, kernel_seed;
+    bool cold, measure;
     /* help */
     bool man;
     const char *completion;

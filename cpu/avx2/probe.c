@@ -1,0 +1,22 @@
+/* Probes of one AVX2 core: reading memory, and vpmaddubsw + vpaddw on registers. */
+#include "cpu/probe.h"
+#include "cpu/avx2/simd.h"
+
+/* Four streams with prefetch, as the kernels read. */
+uint64_t crumb_probe_read__avx2(const void *p, uint64_t n_bytes) {
+    const uint64_t quarter = n_bytes / 4;
+    __m256i sum[8] = {0};
+    for (uint64_t i = 0; i < quarter; i += 64)
+        for (uint64_t s = 0; s < 4; s++) {
+            const char *at = (const char *)p + s * quarter + i;
+            _mm_prefetch(at + 2048, _MM_HINT_T0);
+            sum[2 * s] = _mm256_xor_si256(sum[2 * s], v_load(at));
+            sum[2 * s + 1] = _mm256_xor_si256(sum[2 * s + 1], v_load(at + 32));
+        }
+    for (int s = 1; s < 8; s++) sum[0] = _mm256_xor_si256(sum[0], sum[s]);
+    return (uint64_t)_mm256_extract_epi64(sum[0], 0) ^ (uint64_t)_mm256_extract_epi64(sum[0], 2);
+}
+
+#include "cpu/lowbit/probe.h"
+
+PROBE_DOT_INSTANCE

@@ -1,0 +1,191 @@
+#include "cpu/probe.h"
+
+#include "cpu/walk.h"
+#include "host/base/checked.h"
+#include "host/base/memory.h"
+#include "host/base/thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { READ_UNIT = 1024, STREAMS = 8, LINE = 64, PREFETCH = 16 * LINE, DOT_ROUNDS = 100000, STEPS = 2000 };
+
+struct crumb_probe {
+    crumb_pool *pool;
+    uint8_t *data; /* NULL: without memory */
+    uint64_t n_bytes, part_bytes;
+    uint64_t sink[CRUMB_POOL_MAX_THREADS]; /* keeps the compiler from dropping the work */
+};
+
+/* Tiers without vectors: several streams all the same. */
+static uint64_t read_scalar(const void *p, uint64_t n_bytes) {
+    const uint64_t stream_bytes = n_bytes / STREAMS / LINE * LINE;
+    uint64_t sum[LINE / 8] = {0};
+    for (uint64_t at = 0; at < stream_bytes; at += LINE)
+        for (unsigned s = 0; s < STREAMS; s++) {
+            uint64_t line[LINE / 8];
+            const uint8_t *from = (const uint8_t *)p + s * stream_bytes + at;
+            __builtin_prefetch(from + PREFETCH);
+            memcpy(line, from, LINE);
+            for (unsigned j = 0; j < LINE / 8; j++) sum[j] += line[j];
+        }
+    for (unsigned j = 1; j < LINE / 8; j++) sum[0] += sum[j];
+    return sum[0];
+}
+
+/* ---- one pass on all threads ------------------------------------------------------------------------------- */
+
+typedef struct pass {
+    crumb_probe *probe;
+    void (*run)(crumb_probe *probe, uint32_t thread, uint64_t argument);
+    uint64_t argument;
+    uint32_t n_items;
+} pass;
+
+static uint32_t pass_items(void *ctx, uint32_t step) {
+    (void)step;
+    return ((pass *)ctx)->n_items;
+}
+
+static void pass_run(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
+    (void)step, (void)walker;
+    pass *p = ctx;
+    if (p->run) p->run(p->probe, item, p->argument);
+}
+
+/* Seconds for n_steps steps of one item per thread. */
+static double time_pass(crumb_probe *probe, pass *p, uint32_t n_steps) {
+    crumb_walk walk;
+    p->probe = probe;
+    p->n_items = (uint32_t)crumb_pool_threads(probe->pool);
+    crumb_walk_init(&walk, probe->pool, (int)p->n_items, n_steps, pass_items, pass_run, p);
+    uint64_t began = crumb_now_ns();
+    crumb_walk_run(&walk);
+    double seconds = (double)(crumb_now_ns() - began + 1) * 1e-9;
+    crumb_walk_retire(&walk);
+    return seconds;
+}
+
+static void touch_part(crumb_probe *probe, uint32_t thread, uint64_t argument) {
+    memset(probe->data + thread * probe->part_bytes, (int)(thread + argument), probe->part_bytes);
+}
+
+static void read_part(crumb_probe *probe, uint32_t thread, uint64_t argument) {
+    (void)argument;
+    crumb_probe_read_fn *read = crumb_isa_available(CRUMB_ISA_AVX2) ? crumb_probe_read__avx2 : read_scalar;
+    probe->sink[thread] += read(probe->data + thread * probe->part_bytes, probe->part_bytes);
+}
+
+static crumb_probe_dot_fn *dot_of(crumb_isa isa) {
+    if (!crumb_isa_available(isa)) return NULL;
+    switch (isa) {
+    case CRUMB_ISA_AVX2: return crumb_probe_dot__avx2;
+    case CRUMB_ISA_AVXVNNI: return crumb_probe_dot__avxvnni;
+    case CRUMB_ISA_AVX512VNNI: return crumb_probe_dot__avx512vnni;
+    case CRUMB_ISA_SCALAR:
+    case CRUMB_ISA_COUNT: break;
+    }
+    return NULL;
+}
+
+static void dot_part(crumb_probe *probe, uint32_t thread, uint64_t argument) {
+    probe->sink[thread] += dot_of((crumb_isa)argument)(DOT_ROUNDS);
+}
+
+/* ---- the probe --------------------------------------------------------------------------------------------- */
+
+static crumb_status allocate_buffer(crumb_probe *probe, crumb_error *err) {
+    const uint64_t least = UINT64_C(128) << 20, cache = crumb_cache_bytes(3);
+    const uint64_t n = (uint64_t)crumb_pool_threads(probe->pool);
+    uint64_t wanted = cache > least / 4 ? 4 * cache + least / 4 : least;
+    probe->part_bytes = crumb_round_up(wanted / n, READ_UNIT * STREAMS);
+    probe->n_bytes = probe->part_bytes * n;
+    if (probe->n_bytes > crumb_memory_available_bytes() / 2)
+        return crumb_fail(err, CRUMB_ERR_MEMORY, "measuring memory takes %llu MB, more than half of what is free",
+                          (unsigned long long)(probe->n_bytes >> 20));
+    void *data;
+    CRUMB_TRY(crumb_pages_alloc(probe->n_bytes, "the bandwidth probe", &data, err));
+    probe->data = data;
+    time_pass(probe, &(pass){.run = touch_part, .argument = 1}, 1); /* untouched pages are all one page of zeros */
+    return CRUMB_OK;
+}
+
+crumb_status crumb_probe_create(int n_threads, bool memory, crumb_probe **out, crumb_error *err) {
+    void *p;
+    *out = NULL;
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, "a probe", &p, err));
+    crumb_probe *probe = p;
+    crumb_status status = crumb_pool_create(n_threads, &probe->pool, err);
+    if (status == CRUMB_OK && memory) status = allocate_buffer(probe, err);
+    if (status == CRUMB_OK)
+        *out = probe;
+    else
+        crumb_probe_destroy(probe);
+    return status;
+}
+
+void crumb_probe_destroy(crumb_probe *probe) {
+    if (!probe) return;
+    if (probe->data) crumb_pages_free(probe->data, probe->n_bytes);
+    crumb_pool_destroy(probe->pool);
+    free(probe);
+}
+
+crumb_pool *crumb_probe_pool(const crumb_probe *probe) {
+    return probe->pool;
+}
+
+uint64_t crumb_probe_buffer_bytes(const crumb_probe *probe) {
+    return probe->n_bytes;
+}
+
+double crumb_probe_read(crumb_probe *probe) {
+    if (!probe->data) return 0;
+    return (double)probe->n_bytes * 1e-9 / time_pass(probe, &(pass){.run = read_part}, 1);
+}
+
+/* Multiplications of one dot product instruction. */
+static double macs_of(crumb_isa isa) {
+    return isa == CRUMB_ISA_AVX512VNNI ? 64 : 32;
+}
+
+double crumb_probe_dot(crumb_probe *probe, crumb_isa isa) {
+    if (!dot_of(isa)) return 0;
+    double n = (double)crumb_pool_threads(probe->pool) * DOT_ROUNDS * CRUMB_PROBE_CHAINS;
+    return 2e-9 * n * macs_of(isa) / time_pass(probe, &(pass){.run = dot_part, .argument = (uint64_t)isa}, 1);
+}
+
+/* A chain of multiplications: 3 cycles each on every x86 core of the last fifteen years, and never eliminated by
+ * renaming, as additions can be. */
+static void clock_part(crumb_probe *probe, uint32_t thread, uint64_t argument) {
+    const uint64_t n = 200000;
+    uint64_t x = argument | 1, began = crumb_now_ns();
+    for (uint64_t i = 0; i < n; i++) {
+        x *= x;
+        __asm__ volatile("" : "+r"(x));
+    }
+    probe->sink[thread] = crumb_now_ns() - began + (x == 0);
+}
+
+double crumb_probe_clock(crumb_probe *probe) {
+    time_pass(probe, &(pass){.run = clock_part, .argument = 3}, 1);
+    return 3 * 200000.0 / (double)probe->sink[0];
+}
+
+/* Work that each item of a step does, so that threads must wait for each other: a microsecond. */
+static void step_part(crumb_probe *probe, uint32_t thread, uint64_t argument) {
+    uint64_t x = argument | 1;
+    for (int i = 0; i < 1000; i++) {
+        x *= x;
+        __asm__ volatile("" : "+r"(x));
+    }
+    probe->sink[thread] = x;
+}
+
+double crumb_probe_step(crumb_probe *probe) {
+    uint64_t began = crumb_now_ns();
+    for (int i = 0; i < STEPS; i++) step_part(probe, 0, 3);
+    double work = (double)(crumb_now_ns() - began);
+    double ns = (time_pass(probe, &(pass){.run = step_part, .argument = 3}, STEPS) * 1e9 - work) / STEPS;
+    return ns > 0 ? ns : 0;
+}

@@ -1,0 +1,42 @@
+/* What this machine can do at best: the roofs that speeds are compared with.
+ *
+ * A probe is measured in turns with what is judged by it, pass by pass, and medians are compared: the machine's clock
+ * and its other work drift. Each pass takes a few milliseconds (reading: the time to read the buffer once).
+ */
+#ifndef CRUMB_CPU_PROBE_H
+#define CRUMB_CPU_PROBE_H
+
+#include "cpu/kernels.h"
+#include "cpu/pool.h"
+
+typedef struct crumb_probe crumb_probe;
+
+/* For n_threads threads (<= 0: one per physical core). With `memory` it has a buffer to read, of more than 4 times the
+ * last-level cache, so that no pass finds anything of the one before. Fails with MEMORY where that much is not free. */
+crumb_status crumb_probe_create(int n_threads, bool memory, crumb_probe **out, crumb_error *err);
+void crumb_probe_destroy(crumb_probe *probe);           /* NULL is allowed */
+crumb_pool *crumb_probe_pool(const crumb_probe *probe); /* the probe's own, for what it is compared with */
+uint64_t crumb_probe_buffer_bytes(const crumb_probe *probe);
+
+/* GB/s that all threads together read from memory. Each reads its own part as several streams at once, since one does
+ * not keep enough cache lines in flight. */
+double crumb_probe_read(crumb_probe *probe);
+/* 10^9 operations (2 per multiplication and addition) a second that all threads together reach with the int8 dot
+ * product of a tier, on registers. 0 for the scalar tier and for tiers that this machine lacks. */
+double crumb_probe_dot(crumb_probe *probe, crumb_isa isa);
+/* GHz of the calling thread's core while all threads compute. */
+double crumb_probe_clock(crumb_probe *probe);
+/* Nanoseconds that a step of a plan with one item per thread takes beyond the items: the price of a barrier. */
+double crumb_probe_step(crumb_probe *probe);
+
+/* rounds * CRUMB_PROBE_CHAINS dot products on registers, as many chains as hide their latency. One per tier
+ * (cpu/<tier>/probe.c); each does `crumb_probe_macs` multiplications. Returns something that depends on all. */
+enum { CRUMB_PROBE_CHAINS = 12 };
+typedef uint64_t crumb_probe_dot_fn(uint64_t rounds);
+crumb_probe_dot_fn crumb_probe_dot__avx2, crumb_probe_dot__avxvnni, crumb_probe_dot__avx512vnni;
+
+/* Reads n_bytes (a multiple of 1 KiB, 64-byte aligned); returns something that depends on all of them. */
+typedef uint64_t crumb_probe_read_fn(const void *p, uint64_t n_bytes);
+crumb_probe_read_fn crumb_probe_read__avx2;
+
+#endif

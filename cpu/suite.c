@@ -1,0 +1,317 @@
+/* The CPU's kernels one by one, outside of plans: comparing each with the reference and timing it on all threads. */
+#include "cpu/suite.h"
+
+#include "cpu/pool.h"
+#include "cpu/probe.h"
+#include "cpu/trial.h"
+#include "cpu/walk.h"
+#include "host/base/checked.h"
+#include "host/base/memory.h"
+#include "host/base/thread.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const crumb_cpu_kernel *row_of(size_t kernel) {
+    size_t n;
+    return &crumb_cpu_kernels(&n)[kernel];
+}
+
+static size_t n_kernels(void) {
+    size_t n;
+    crumb_cpu_kernels(&n);
+    return n;
+}
+
+static crumb_kernel_info info(size_t kernel) {
+    const crumb_cpu_kernel *row = row_of(kernel);
+    return (crumb_kernel_info){.name = row->name,
+                               .op = row->op == CRUMB_CPU_GEMV ? "gemv" : "gemm",
+                               .target = crumb_isa_name(row->isa),
+                               .layout = row->layout ? row->layout->name
+                                         : row->bits ? "tile"
+                                                     : "dense",
+                               .bound = row->bound,
+                               .bits = row->bits,
+                               .codebook = row->codebook_range != 0,
+                               .dense_type = row->dense_type,
+                               .acts = row->acts,
+                               .max_n = row->max_n,
+                               .rank = row->rank,
+                               .available = crumb_isa_available(row->isa),
+                               .max_nmse = (double)row->max_nmse};
+}
+
+/* As models have it: the weights' group, but at most 128. */
+static uint32_t activation_group(const crumb_kernel_problem *p) {
+    uint32_t whole = p->group ? p->group : (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K), group = 128;
+    while (group > CRUMB_TILE_K && whole % group) group /= 2;
+    return group;
+}
+
+static crumb_trial_params trial_params(const crumb_kernel_problem *p) {
+    return (crumb_trial_params){.bits = p->format->bits,
+                                .max_code = p->format->max_code,
+                                .mul = p->format->mul,
+                                .sub = p->format->sub,
+                                .codebook = p->format->codebook,
+                                .m = p->m,
+                                .k = p->k,
+                                .n = p->n,
+                                .group = p->group,
+                                .act = p->act,
+                                .act_group = activation_group(p)};
+}
+
+/* Groups must divide K. */
+static bool shape_fits(const crumb_kernel_problem *p) {
+    return !p->group || (p->group % CRUMB_TILE_K == 0 && crumb_round_up(p->k, CRUMB_TILE_K) % p->group == 0);
+}
+
+static bool takes(size_t kernel, const crumb_kernel_problem *p) {
+    const crumb_cpu_kernel *row = row_of(kernel);
+    if (!crumb_isa_available(row->isa) || !(row->acts >> p->act & 1) || !shape_fits(p)) return false;
+    const crumb_matrix w = {.bits = (uint8_t)p->format->bits,
+                            .max_code = (uint8_t)p->format->max_code,
+                            .mul = (int16_t)p->format->mul,
+                            .sub = (int16_t)p->format->sub,
+                            .codebook = p->format->codebook,
+                            .m = p->m,
+                            .k = p->k,
+                            .group = p->group ? p->group : (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K)};
+    return row->bits != 0 && crumb_cpu_kernel_takes(row, &w);
+}
+
+/* ---- comparing --------------------------------------------------------------------------------------------- */
+
+static void compare(const crumb_cpu_kernel *row, const crumb_trial_params *p, const float *y, const float *expected,
+                    crumb_kernel_check *out) {
+    double error = 0, power = 0;
+    *out = (crumb_kernel_check){.ok = true, .n_values = (uint64_t)p->n * p->m};
+    for (uint64_t i = 0; i < out->n_values; i++) {
+        double difference = (double)y[i] - (double)expected[i];
+        error += difference * difference;
+        power += (double)expected[i] * (double)expected[i];
+        if (row->max_nmse > 0 || !out->ok || memcmp(&y[i], &expected[i], sizeof y[i]) == 0) continue;
+        out->ok = false;
+        snprintf(out->where, sizeof out->where, "y[%u][%u] is %a, not %a", (unsigned)(i / p->m), (unsigned)(i % p->m),
+                 (double)y[i], (double)expected[i]);
+    }
+    out->nmse = power > 0 ? error / power : error;
+    if (row->max_nmse <= 0 || out->nmse <= (double)row->max_nmse) return;
+    out->ok = false;
+    snprintf(out->where, sizeof out->where, "the error is %g of the result, above %g", out->nmse,
+             (double)row->max_nmse);
+}
+
+static crumb_status check_trial(const crumb_cpu_kernel *row, crumb_trial *t, float *y, float *expected,
+                                crumb_kernel_check *out, crumb_error *err) {
+    const crumb_trial_params *p = &t->params;
+    crumb_linear_args args = crumb_trial_args(t, expected, p->m);
+    if (p->act == CRUMB_ACT_F32)
+        crumb_linear_f32__ref(&args);
+    else
+        crumb_linear_i8__ref(&args);
+    args.y = y;
+    if (row->layout) CRUMB_TRY(crumb_trial_pack(t, row->layout, &args, err));
+    row->run(&args);
+    compare(row, p, y, expected, out);
+    return CRUMB_OK;
+}
+
+static crumb_status check(size_t kernel, const crumb_kernel_problem *problem, uint64_t seed, bool extreme,
+                          crumb_kernel_check *out, crumb_error *err) {
+    crumb_trial_params params = trial_params(problem);
+    if (extreme) params.fill = seed % 2 ? CRUMB_FILL_POSITIVE : CRUMB_FILL_NEGATIVE;
+    params.has_min = !params.codebook && seed / 2 % 2;
+    params.scales_f32 = seed / 4 % 2;
+    crumb_trial t;
+    void *y = NULL;
+    crumb_status status = crumb_trial_create(&params, &seed, &t, err);
+    if (status == CRUMB_OK) status = crumb_calloc(2 * (uint64_t)params.n * params.m, sizeof(float), "results", &y, err);
+    if (status == CRUMB_OK)
+        status = check_trial(row_of(kernel), &t, y, (float *)y + (size_t)params.n * params.m, out, err);
+    free(y);
+    crumb_trial_destroy(&t);
+    return status;
+}
+
+/* ---- timing ------------------------------------------------------------------------------------------------ */
+
+struct crumb_kernel_bench {
+    crumb_probe *probe; /* and its pool, so that idle threads of another do not spin beside it */
+    crumb_trial trial;
+    float *y;
+    char *scratch; /* [threads][scratch_bytes] */
+    uint64_t scratch_bytes, n_scratch;
+    const crumb_cpu_layout *packed_for; /* what the trial is packed for now; NULL: nothing */
+    crumb_walk walk;
+    bool has_walk;
+    /* The run under way. */
+    const crumb_cpu_kernel *row;
+    crumb_linear_args args;
+    uint32_t unit, n_items; /* tile-rows that an item takes a multiple of */
+};
+
+static int bench_threads(const crumb_kernel_bench *b) {
+    return crumb_pool_threads(crumb_probe_pool(b->probe));
+}
+
+static uint32_t bench_items(void *ctx, uint32_t step) {
+    (void)step;
+    return ((crumb_kernel_bench *)ctx)->n_items;
+}
+
+static void bench_item(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
+    (void)step;
+    crumb_kernel_bench *b = ctx;
+    const uint64_t n_units = crumb_div_up(b->args.tile1, b->unit);
+    uint64_t begin = n_units * item / b->n_items * b->unit, end = n_units * (item + 1) / b->n_items * b->unit;
+    crumb_linear_args args = b->args;
+    args.scratch = b->scratch + (size_t)walker->thread * b->scratch_bytes;
+    args.tile0 = (uint32_t)begin;
+    args.tile1 = end < args.tile1 ? (uint32_t)end : args.tile1;
+    if (args.tile0 < args.tile1) b->row->run(&args);
+}
+
+static void bench_destroy(crumb_kernel_bench *b) {
+    if (!b) return;
+    if (b->has_walk) crumb_walk_retire(&b->walk);
+    crumb_probe_destroy(b->probe);
+    crumb_trial_destroy(&b->trial);
+    if (b->scratch) crumb_pages_free(b->scratch, b->scratch_bytes * b->n_scratch);
+    free(b->y);
+    free(b);
+}
+
+static crumb_status fill_bench(crumb_kernel_bench *b, const crumb_kernel_problem *problem, int n_threads,
+                               crumb_error *err) {
+    crumb_trial_params params = trial_params(problem);
+    uint64_t seed = 1;
+    void *memory;
+    CRUMB_TRY(crumb_trial_create(&params, &seed, &b->trial, err));
+    CRUMB_TRY(crumb_probe_create(n_threads, true, &b->probe, err));
+    b->scratch_bytes = crumb_round_up(b->trial.scratch_bytes, 64);
+    CRUMB_TRY(crumb_calloc((uint64_t)params.n * params.m, sizeof(float), "results", &memory, err));
+    b->y = memory;
+    b->n_scratch = (uint64_t)bench_threads(b);
+    CRUMB_TRY(crumb_pages_alloc(b->n_scratch * b->scratch_bytes, "scratch", &memory, err));
+    b->scratch = memory;
+    crumb_walk_init(&b->walk, crumb_probe_pool(b->probe), bench_threads(b), 1, bench_items, bench_item, b);
+    b->has_walk = true;
+    return CRUMB_OK;
+}
+
+static crumb_status bench_create(const crumb_kernel_problem *problem, int n_threads, crumb_kernel_bench **out,
+                                 crumb_error *err) {
+    void *memory;
+    *out = NULL;
+    if (!shape_fits(problem))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "groups of %u do not divide a row of %u", problem->group,
+                          problem->k);
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, "a benchmark", &memory, err));
+    crumb_kernel_bench *b = memory;
+    crumb_status status = fill_bench(b, problem, n_threads, err);
+    if (status == CRUMB_OK)
+        *out = b;
+    else
+        bench_destroy(b);
+    return status;
+}
+
+/* Points the bench at a kernel, and lays weights and activations out for it. */
+static crumb_status choose(crumb_kernel_bench *b, size_t kernel, crumb_error *err) {
+    const crumb_cpu_kernel *row = row_of(kernel);
+    const void *packed = b->args.packed, *prepared = b->args.prepared;
+    b->row = row;
+    b->args = crumb_trial_args(&b->trial, b->y, b->trial.params.m);
+    b->args.packed = packed;
+    b->args.prepared = prepared;
+    b->unit = row->layout ? row->layout->rows / CRUMB_TILE_ROWS : 1;
+    if (!row->layout || row->layout == b->packed_for) return CRUMB_OK;
+    b->packed_for = NULL;
+    CRUMB_TRY(crumb_trial_pack(&b->trial, row->layout, &b->args, err));
+    b->packed_for = row->layout;
+    return CRUMB_OK;
+}
+
+static void flush(const void *p, uint64_t n_bytes) {
+    for (uint64_t at = 0; p && at < n_bytes; at += 64) __builtin_ia32_clflush((const char *)p + at);
+    __builtin_ia32_mfence();
+}
+
+static uint64_t scale_bytes(const crumb_matrix *w) {
+    uint64_t n = crumb_round_up(w->m, CRUMB_TILE_ROWS) * (crumb_round_up(w->k, CRUMB_TILE_K) / w->group);
+    return n * (w->scales_f32 ? 4 : 2);
+}
+
+static double run_once(crumb_kernel_bench *b) {
+    uint64_t began = crumb_now_ns();
+    crumb_walk_run(&b->walk);
+    return (double)(crumb_now_ns() - began);
+}
+
+/* Chunks per thread: one that a GEMV reads in one go; several where a thread that falls behind would hold up others. */
+static uint32_t items_for(const crumb_kernel_bench *b) {
+    return (uint32_t)bench_threads(b) * (b->args.n > 4 ? 4 : 1);
+}
+
+static crumb_status bench_run(crumb_kernel_bench *b, size_t kernel, bool cold, double *ns, crumb_error *err) {
+    CRUMB_TRY(choose(b, kernel, err));
+    const crumb_matrix *w = &b->trial.w;
+    if (cold) {
+        flush(b->row->layout ? b->trial.packed : w->codes,
+              b->row->layout ? b->trial.packed_bytes : b->trial.codes_bytes);
+        flush(w->scales, scale_bytes(w));
+        flush(w->mins, scale_bytes(w));
+    }
+    b->n_items = items_for(b);
+    *ns = run_once(b);
+    return CRUMB_OK;
+}
+
+/* Half of L2 for the weights, on the calling thread alone: L1 holds too few rows for kernels that read several streams.
+ */
+static crumb_status bench_run_near(crumb_kernel_bench *b, size_t kernel, double *ns, double *share, crumb_error *err) {
+    CRUMB_TRY(choose(b, kernel, err));
+    const uint64_t cache = crumb_cache_bytes(2) ? crumb_cache_bytes(2) / 2 : 131072;
+    uint64_t unit_bytes = (uint64_t)b->unit * b->trial.x.k_padded * CRUMB_TILE_ROWS * b->trial.w.bits / 8;
+    uint64_t n_units = unit_bytes < cache ? cache / unit_bytes : 1;
+    crumb_linear_args args = b->args;
+    if (n_units * b->unit < args.tile1) args.tile1 = (uint32_t)n_units * b->unit;
+    args.scratch = b->scratch;
+    b->row->run(&args);
+    uint64_t began = crumb_now_ns();
+    b->row->run(&args);
+    *ns = (double)(crumb_now_ns() - began);
+    *share = (double)args.tile1 / (double)b->args.tile1;
+    return CRUMB_OK;
+}
+
+static void bench_roofs(crumb_kernel_bench *b, size_t kernel, crumb_kernel_roofs *out) {
+    crumb_isa isa = row_of(kernel)->isa;
+    *out = (crumb_kernel_roofs){.read_gb_s = crumb_probe_read(b->probe),
+                                .peak_gops = crumb_probe_dot(b->probe, isa),
+                                .clock_ghz = crumb_probe_clock(b->probe),
+                                .vector_bits = isa == CRUMB_ISA_AVX512VNNI ? 512 : 256};
+}
+
+static uint64_t bench_bytes(const crumb_kernel_bench *b, size_t kernel) {
+    const crumb_cpu_layout *layout = row_of(kernel)->layout;
+    const crumb_matrix *w = &b->trial.w;
+    return (layout ? layout->packed_bytes(w) : b->trial.codes_bytes) + scale_bytes(w) * (w->mins ? 2 : 1);
+}
+
+const crumb_kernel_suite crumb_kernel_suite_cpu = {.backend = "cpu",
+                                                   .n_kernels = n_kernels,
+                                                   .info = info,
+                                                   .takes = takes,
+                                                   .check = check,
+                                                   .bench_create = bench_create,
+                                                   .bench_destroy = bench_destroy,
+                                                   .bench_threads = bench_threads,
+                                                   .bench_run = bench_run,
+                                                   .bench_run_near = bench_run_near,
+                                                   .bench_roofs = bench_roofs,
+                                                   .bench_bytes = bench_bytes};

@@ -1,0 +1,22 @@
+/* Number formats by the names that people use. */
+#include "host/kernel/suite.h"
+
+#include "host/lowbit/tile.h"
+
+#include <string.h>
+
+const crumb_kernel_format crumb_kernel_formats[] = {
+    {.name = "1", .bits = 1, .max_code = 1, .mul = 2, .sub = 1},
+    {.name = "1.58", .bits = 2, .max_code = 2, .mul = 1, .sub = 1},
+    {.name = "2", .bits = 2, .max_code = 3, .mul = 2, .sub = 3},
+    {.name = "4", .bits = 4, .max_code = 15, .mul = 1, .sub = 8},
+    {.name = "8", .bits = 8, .max_code = 255, .mul = 1, .sub = 128},
+    {.name = "mxfp4", .bits = 4, .max_code = 15, .mul = 1, .codebook = crumb_codebook_e2m1},
+};
+const size_t crumb_n_kernel_formats = sizeof crumb_kernel_formats / sizeof crumb_kernel_formats[0];
+
+const crumb_kernel_format *crumb_kernel_format_find(const char *name) {
+    for (size_t i = 0; i < crumb_n_kernel_formats; i++)
+        if (strcmp(crumb_kernel_formats[i].name, name) == 0) return &crumb_kernel_formats[i];
+    return NULL;
+}

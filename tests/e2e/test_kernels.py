@@ -1,0 +1,86 @@
+"""crumb kernels and crumb devices."""
+import json
+import re
+import unittest
+
+from command import CommandTest
+
+
+class Kernels(CommandTest):
+    def listed(self, *arguments):
+        return json.loads(self.succeeds("kernels", "list", "--json", *arguments).stdout)["kernels"]
+
+    def test_list_filters(self):
+        everything = self.listed()
+        self.assertEqual(len({row["name"] for row in everything}), len(everything))
+        for row in everything:
+            self.assertTrue(row["bound"], row["name"])
+        self.assertEqual({row["op"] for row in self.listed("--op", "gemv")}, {"gemv"})
+        self.assertEqual({row["weights"] for row in self.listed("--bits", "1.58")}, {"u2"})
+        self.assertEqual({row["weights"] for row in self.listed("--bits", "1,mxfp4")}, {"u1", "c4"})
+        self.assertEqual({row["isa"] for row in self.listed("--target", "cpu:avxvnni")}, {"avxvnni"})
+        self.assertTrue(all("georganas" in row["name"] for row in self.listed("--filter", "georganas")))
+        text = self.succeeds("kernels", "list", "--filter", "georganas_u2").stdout
+        self.assertIn("[M/32][K/4][m8][k4][m4]", text)
+
+    def test_papers_kernels_are_never_chosen(self):
+        chosen = json.loads(self.succeeds("kernels", "support", "--json").stdout)["formats"]
+        names = {row[key] for row in chosen for key in row if key.startswith("rows_")}
+        ranks = {row["name"]: row["rank"] for row in self.listed()}
+        self.assertTrue(names and all(ranks[name] >= 0 for name in names))
+        self.assertIn("kernels run here", self.succeeds("kernels", "support").stdout)
+
+    def test_test_counts_and_repeats(self):
+        done = json.loads(self.succeeds("kernels", "test", "--json", "--bits", "2", "--shape", "33x256x3").stdout)
+        self.assertEqual(done["failed"], 0)
+        self.assertGreater(done["run"], 2)
+        self.assertEqual(done["run"] + done["skipped"], len(done["kernels"]))
+        self.assertTrue(all(row["values"] > 0 for row in done["kernels"] if row["verdict"] == "ok"))
+        text = self.succeeds("kernels", "test", "--filter", "gemm_u1_i8__ref", "--shape", "17x96x1", "--seed", "7").stdout
+        self.assertRegex(text, r"(?s)^seed 7\n.*gemm_u1_i8__ref +ok .*\n1 kernels compared in \d+ values: 0 failed")
+        self.fails(1, "kernels", "test", "--filter", "no such kernel", says="no kernel was tested")
+
+    def test_perf_prints_what_it_measures(self):
+        run = ["kernels", "perf", "--bits", "1.58", "--shape", "256x512x1", "--rounds", "3", "-t", "1", "--filter", "u2_i8"]
+        results = json.loads(self.succeeds(*run, "--cold", "--json").stdout)["results"]
+        self.assertGreaterEqual(len(results), 1)
+        for row in results:
+            self.assertTrue(row["cold"])
+            self.assertIn(row["limit"], ("bandwidth", "port", "latency"))
+            self.assertAlmostEqual(row["gops"], 2 * 256 * 512 / row["ns"], places=3)
+            self.assertAlmostEqual(row["gb_s"], row["weight_bytes"] / row["ns"], places=3)
+            if "scalar" not in row["kernel"] and "ref" not in row["kernel"]:
+                for key in ("read_gb_s", "peak_gops", "clock_ghz", "gamma"):
+                    self.assertGreater(row[key], 0, (row["kernel"], key))
+        text = self.succeeds(*run).stdout
+        self.assertRegex(text, r"1\.58 bits, group 0, 256 x 512, 1 rows, 1 threads, weights warm: memory [\d.]+ GB/s")
+        self.assertRegex(text, r"kernel +us +GB/s +% read +GOPS +% peak +gamma +limit\n")
+
+    def test_bad_arguments(self):
+        self.fails(2, "kernels", says="kernels list|support|test|perf")
+        self.fails(2, "kernels", "lisst", says="kernels list|support|test|perf")
+        self.fails(2, "kernels", "perf", "--bits", "7", says="--bits: '7'")
+        for shape in ("12", "0x32x1", "16x32x", "16x32x1x1", "16x99999x1", "axb"):
+            self.fails(2, "kernels", "perf", "--shape", shape, says="--shape")
+        self.fails(1, "kernels", "perf", "--shape", "16x100x1", "--group", "64", says="no kernel was timed")
+
+
+class Devices(CommandTest):
+    def test_devices(self):
+        self.assertRegex(self.succeeds("devices").stdout, r"^cpu: .*, \d+ cores, \w+\n")
+        device = json.loads(self.succeeds("devices", "--json").stdout)["devices"][0]
+        self.assertEqual(device["name"], "cpu")
+        self.assertNotIn("read_gb_s", device)
+        self.fails(2, "devices", "--nope")
+
+    def test_measure(self):
+        device = json.loads(self.succeeds("devices", "--measure", "--rounds", "1", "-t", "2", "--json").stdout)["devices"][0]
+        self.assertEqual(device["threads"], 2)
+        self.assertGreater(device["read_gb_s"], 0)
+        self.assertGreater(device["clock_ghz"], 0)
+        text = self.succeeds("devices", "--measure", "--rounds", "1", "-t", "1").stdout
+        self.assertTrue(re.search(r"1 threads: read [\d.]+ GB/s, clock [\d.]+ GHz, a step of a plan \d+ ns", text), text)
+
+
+if __name__ == "__main__":
+    unittest.main()

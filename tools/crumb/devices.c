@@ -1,0 +1,90 @@
+/* crumb devices: what crumb can run on, and with --measure what that can do at best. */
+#include "cpu/probe.h"
+#include "tools/crumb/json_util.h"
+
+#include "host/base/memory.h"
+#include "host/base/thread.h"
+
+#include <stdlib.h>
+
+enum { MAX_CORES = 1024 };
+
+typedef struct measurement {
+    double read_gb_s, dot_gops[CRUMB_ISA_COUNT], clock_ghz, step_ns;
+    int n_threads;
+} measurement;
+
+/* Probes in turns, so that all see the same machine; medians of the rounds. */
+static crumb_status measure(int n_threads, size_t rounds, measurement *out, crumb_error *err) {
+    crumb_probe *probe;
+    CRUMB_TRY(crumb_probe_create(n_threads, true, &probe, err));
+    enum { READ, CLOCK, STEP, DOT, SERIES = DOT + CRUMB_ISA_COUNT };
+    double *values = calloc(SERIES * rounds, sizeof *values);
+    for (size_t r = 0; values && r < rounds; r++) {
+        values[READ * rounds + r] = crumb_probe_read(probe);
+        values[CLOCK * rounds + r] = crumb_probe_clock(probe);
+        values[STEP * rounds + r] = crumb_probe_step(probe);
+        for (size_t isa = 0; isa < CRUMB_ISA_COUNT; isa++)
+            values[(DOT + isa) * rounds + r] = crumb_probe_dot(probe, (crumb_isa)isa);
+    }
+    out->n_threads = crumb_pool_threads(crumb_probe_pool(probe));
+    crumb_probe_destroy(probe);
+    if (!values) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu rounds", rounds);
+    out->read_gb_s = cli_median(values + READ * rounds, rounds);
+    out->clock_ghz = cli_median(values + CLOCK * rounds, rounds);
+    out->step_ns = cli_median(values + STEP * rounds, rounds);
+    for (size_t isa = 0; isa < CRUMB_ISA_COUNT; isa++)
+        out->dot_gops[isa] = cli_median(values + (DOT + isa) * rounds, rounds);
+    free(values);
+    return CRUMB_OK;
+}
+
+static void print_text(int n_cores, const measurement *m) {
+    cli_print("cpu: %s, %d cores, %s\n", cli_cpu_name(), n_cores, crumb_isa_name(crumb_isa_best()));
+    cli_print("  memory %.1f GB, of which %.1f GB are free\n", (double)crumb_memory_total_bytes() * 1e-9,
+              (double)crumb_memory_available_bytes() * 1e-9);
+    cli_print("  data caches: L1 %llu kB, L2 %llu kB, L3 %llu kB\n", (unsigned long long)(crumb_cache_bytes(1) >> 10),
+              (unsigned long long)(crumb_cache_bytes(2) >> 10), (unsigned long long)(crumb_cache_bytes(3) >> 10));
+    if (m) {
+        cli_print("  %d threads: read %.1f GB/s, clock %.2f GHz, a step of a plan %.0f ns\n", m->n_threads,
+                  m->read_gb_s, m->clock_ghz, m->step_ns);
+        for (int isa = 0; isa < CRUMB_ISA_COUNT; isa++)
+            if (m->dot_gops[isa] > 0)
+                cli_print("  int8 dot products, %s: %.0f GOPS\n", crumb_isa_name((crumb_isa)isa), m->dot_gops[isa]);
+    }
+    cli_print("no GPU: this build has no GPU backend\n");
+}
+
+static crumb_status print_json(int n_cores, const measurement *m, crumb_error *err) {
+    cJSON *document = json_document(), *cpu = cJSON_CreateObject();
+    json_add_text(cpu, "name", "cpu");
+    json_add_text(cpu, "detail", cli_cpu_name());
+    json_add_u64(cpu, "cores", (uint64_t)n_cores);
+    json_add_text(cpu, "isa", crumb_isa_name(crumb_isa_best()));
+    json_add_u64(cpu, "memory_bytes", crumb_memory_total_bytes());
+    json_add_u64(cpu, "l1_bytes", crumb_cache_bytes(1));
+    json_add_u64(cpu, "l2_bytes", crumb_cache_bytes(2));
+    json_add_u64(cpu, "l3_bytes", crumb_cache_bytes(3));
+    if (m) {
+        json_add_u64(cpu, "threads", (uint64_t)m->n_threads);
+        json_add_real(cpu, "read_gb_s", m->read_gb_s);
+        json_add_real(cpu, "clock_ghz", m->clock_ghz);
+        json_add_real(cpu, "step_ns", m->step_ns);
+        cJSON *dot = cJSON_AddObjectToObject(cpu, "dot_gops");
+        for (int isa = 0; isa < CRUMB_ISA_COUNT; isa++)
+            if (m->dot_gops[isa] > 0) json_add_real(dot, crumb_isa_name((crumb_isa)isa), m->dot_gops[isa]);
+    }
+    cJSON_AddItemToArray(cJSON_AddArrayToObject(document, "devices"), cpu);
+    return json_print(document, false, "\n", err);
+}
+
+int cli_devices(const cli_options *options) {
+    crumb_error err = {0};
+    measurement m = {0};
+    int cpus[MAX_CORES], n_cores = crumb_cpu_physical(cpus, MAX_CORES);
+    if (options->measure && measure((int)options->n_threads, (size_t)options->rounds, &m, &err) != CRUMB_OK)
+        return cli_fail(&err);
+    const measurement *measured = options->measure ? &m : NULL;
+    if (!options->json) return print_text(n_cores, measured), CLI_EXIT_OK;
+    return print_json(n_cores, measured, &err) == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
+}

@@ -1,0 +1,124 @@
+/* crumb kernels test: every kernel that runs here against the scalar reference, on awkward shapes. */
+#include "tools/crumb/json_util.h"
+#include "tools/crumb/kernels.h"
+
+#include "host/base/thread.h"
+
+#include <string.h>
+
+enum { EXIT_VERIFICATION = 6, FAILURE_BYTES = 512 };
+
+/* Tails in all three directions, one row and many, more than one block of the GEMM's columns. */
+static const kernels_shape standard_shapes[] = {{1, 32, 1}, {17, 96, 1}, {33, 256, 3}, {112, 640, 9}, {48, 2080, 33}};
+static const uint32_t standard_groups[] = {0, 32, 64, 128};
+
+typedef struct test_state {
+    kernels_choice choice;
+    uint64_t seed;
+    uint64_t n_compared;
+    size_t n_run, n_skipped, n_failed;
+    cJSON *entries; /* NULL: text */
+} test_state;
+
+/* What went wrong, and how to see it again. */
+static void describe_failure(const crumb_kernel_info *info, const crumb_kernel_problem *p, uint64_t seed,
+                             const char *where, char out[FAILURE_BYTES]) {
+    static const char *const acts[] = {[CRUMB_ACT_F32] = "float", [CRUMB_ACT_ROW] = "row", [CRUMB_ACT_GROUP] = "group"};
+    snprintf(out, FAILURE_BYTES,
+             "%s; again: crumb kernels test --filter %s --bits %s --group %u --shape %ux%ux%u --activation %s "
+             "--seed %llu",
+             where, info->name, p->format->name, p->group, p->m, p->k, p->n, acts[p->act], (unsigned long long)seed);
+}
+
+/* All problems that one kernel takes; stops at its first failure. */
+static crumb_status test_kernel(test_state *t, size_t kernel, const crumb_kernel_info *info, uint64_t *n_values,
+                                char failure[FAILURE_BYTES], crumb_error *err) {
+    const kernels_choice *c = &t->choice;
+    *n_values = 0;
+    *failure = 0;
+    uint64_t seed = t->seed;
+    for (size_t f = 0; f < c->n_formats; f++)
+        for (size_t g = 0; g < c->n_groups; g++)
+            for (size_t s = 0; s < c->n_shapes; s++, seed++) {
+                crumb_kernel_problem p = kernels_problem(c, info, c->formats[f], c->groups[g], c->shapes[s]);
+                if (!c->suite->takes(kernel, &p)) continue;
+                for (int extreme = 0; extreme < 2 && !*failure; extreme++) {
+                    crumb_kernel_check check;
+                    CRUMB_TRY(c->suite->check(kernel, &p, seed, extreme, &check, err));
+                    *n_values += check.n_values;
+                    if (!check.ok) describe_failure(info, &p, seed, check.where, failure);
+                }
+                if (*failure || cli_interrupted(NULL)) return CRUMB_OK;
+            }
+    return CRUMB_OK;
+}
+
+static void report(test_state *t, const crumb_kernel_info *info, const char *verdict, uint64_t n_values,
+                   const char *failure) {
+    if (!t->entries) {
+        cli_print("%-28s %-8s %llu values\n", info->name, verdict, (unsigned long long)n_values);
+        if (*failure) cli_print("  %s\n", failure);
+        return;
+    }
+    cJSON *entry = cJSON_CreateObject();
+    json_add_text(entry, "name", info->name);
+    json_add_text(entry, "verdict", verdict);
+    json_add_u64(entry, "values", n_values);
+    if (*failure) json_add_text(entry, "failure", failure);
+    cJSON_AddItemToArray(t->entries, entry);
+}
+
+static crumb_status test_all(test_state *t, crumb_error *err) {
+    const crumb_kernel_suite *suite = t->choice.suite;
+    for (size_t i = 0; i < suite->n_kernels() && !cli_interrupted(NULL); i++) {
+        const crumb_kernel_info info = suite->info(i);
+        if (!kernels_selected(&t->choice, &info) || info.bits == 0) continue;
+        if (!info.available) {
+            t->n_skipped++;
+            report(t, &info, "skipped", 0, "");
+            continue;
+        }
+        uint64_t n_values;
+        char failure[FAILURE_BYTES];
+        CRUMB_TRY(test_kernel(t, i, &info, &n_values, failure, err));
+        if (n_values == 0) continue; /* none of the problems is for it */
+        t->n_run++;
+        t->n_failed += *failure != 0;
+        t->n_compared += n_values;
+        report(t, &info, *failure ? "FAILED" : "ok", n_values, failure);
+    }
+    return CRUMB_OK;
+}
+
+int kernels_test(const cli_options *options) {
+    crumb_error err = {0};
+    test_state t = {.seed = options->kernel_seed >= 0 ? (uint64_t)options->kernel_seed : crumb_now_ns() % 1000000};
+    crumb_status status =
+        kernels_choose(options, standard_shapes, sizeof standard_shapes / sizeof *standard_shapes, standard_groups,
+                       sizeof standard_groups / sizeof *standard_groups, &t.choice, &err);
+    if (status != CRUMB_OK) return cli_fail(&err);
+    cli_catch_interrupt();
+    cJSON *document = options->json ? json_document() : NULL;
+    if (document)
+        t.entries = cJSON_AddArrayToObject(document, "kernels");
+    else
+        cli_print("seed %llu\n", (unsigned long long)t.seed);
+    if (test_all(&t, &err) != CRUMB_OK) {
+        cJSON_Delete(document);
+        return cli_fail(&err);
+    }
+    if (document) {
+        json_add_u64(document, "seed", t.seed);
+        json_add_u64(document, "run", t.n_run);
+        json_add_u64(document, "skipped", t.n_skipped);
+        json_add_u64(document, "failed", t.n_failed);
+        if (json_print(document, false, "\n", &err) != CRUMB_OK) return cli_fail(&err);
+    } else {
+        cli_print("%zu kernels compared in %llu values: %zu failed; %zu skipped, which this machine cannot run\n",
+                  t.n_run, (unsigned long long)t.n_compared, t.n_failed, t.n_skipped);
+    }
+    if (cli_interrupted(NULL)) return CLI_EXIT_INTERRUPTED;
+    if (t.n_run == 0)
+        return cli_error("no kernel was tested: none that the options select runs here"), CLI_EXIT_FAILURE;
+    return t.n_failed ? EXIT_VERIFICATION : CLI_EXIT_OK;
+}
