@@ -39,6 +39,13 @@ static unsigned code_of_largest_value(const crumb_trial_params *p) {
     return code;
 }
 
+static unsigned code_of_smallest_value(const crumb_trial_params *p) {
+    unsigned code = 0;
+    for (unsigned i = 1; p->codebook && i < CRUMB_CODEBOOK_ENTRIES; i++)
+        if (p->codebook[i] < p->codebook[code]) code = i;
+    return code;
+}
+
 static uint8_t random_byte(const crumb_trial_params *p, uint64_t random) {
     const unsigned n_codes = largest_code(p) + 1;
     unsigned byte = 0;
@@ -48,9 +55,10 @@ static uint8_t random_byte(const crumb_trial_params *p, uint64_t random) {
 }
 
 static void fill_codes(const crumb_trial_params *p, uint8_t *codes, size_t n_bytes, uint64_t *seed) {
-    const bool extreme = p->fill == CRUMB_FILL_POSITIVE || p->fill == CRUMB_FILL_NEGATIVE;
+    const bool extreme = p->fill >= CRUMB_FILL_POSITIVE;
+    const unsigned code = p->fill == CRUMB_FILL_OPPOSED ? code_of_smallest_value(p) : code_of_largest_value(p);
     unsigned chosen = 0;
-    for (unsigned bit = 0; bit < 8; bit += p->bits) chosen |= code_of_largest_value(p) << bit;
+    for (unsigned bit = 0; bit < 8; bit += p->bits) chosen |= code << bit;
     for (size_t i = 0; i < n_bytes; i++) codes[i] = extreme ? (uint8_t)chosen : random_byte(p, crumb_random_u64(seed));
 }
 
@@ -99,7 +107,7 @@ static crumb_status create_weights(crumb_trial *t, uint64_t *seed, crumb_error *
 
 static int8_t random_activation(const crumb_trial_params *p, uint64_t *seed) {
     if (p->fill == CRUMB_FILL_POSITIVE) return 127;
-    return p->fill == CRUMB_FILL_NEGATIVE ? -128 : (int8_t)crumb_random_u64(seed);
+    return p->fill >= CRUMB_FILL_NEGATIVE ? -128 : (int8_t)crumb_random_u64(seed);
 }
 
 static crumb_status create_activations(crumb_trial *t, uint64_t *seed, crumb_error *err) {

@@ -13,6 +13,7 @@ typedef enum crumb_trial_fill {
     CRUMB_FILL_SUMS,     /* as above, but all scales 0 or 1 so that y is one group's int32 sum */
     CRUMB_FILL_POSITIVE, /* CRUMB_FILL_SUMS with every code that of the largest value and every activation 127 */
     CRUMB_FILL_NEGATIVE, /* ... -128 */
+    CRUMB_FILL_OPPOSED,  /* ... -128 and every code that of the smallest value */
     CRUMB_FILL_COUNT
 } crumb_trial_fill;
 

@@ -11,6 +11,10 @@ unsigned crumb_papers_code(const crumb_matrix *w, uint32_t m, uint32_t k) {
     return word >> (bits * (linear % per_dword)) & ((1u << bits) - 1);
 }
 
+bool crumb_papers_ternary(const crumb_matrix *w) {
+    return w->max_code == 2 && w->mul == 1 && w->sub == 1;
+}
+
 size_t crumb_papers_natural_bytes(const crumb_linear_args *args) {
     return (size_t)args->n * args->x.k_padded;
 }

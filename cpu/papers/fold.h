@@ -5,25 +5,31 @@
 
 #include "cpu/lowbit/linear.h"
 
-/* The sums of group g of activation row n join the accumulators of rows 8 * first .. in vectors of 8; sums are
- * mul * sum(u*q). */
-SIMD_INLINE void papers_fold(const crumb_linear_args *a, const shape *s, uint32_t first, const int n_vectors,
-                             uint32_t n, uint32_t g, const vint *sums, vflt *acc) {
+/* The sums S of group g of activation row n join the accumulators of rows 8 * first .. in vectors of 8. */
+SIMD_INLINE void papers_fold_values(const crumb_linear_args *a, const shape *s, uint32_t first, const int n_vectors,
+                                    uint32_t n, uint32_t g, const vint *sums, vflt *acc) {
     const size_t at = (size_t)n * s->n_groups + g, scale = (size_t)(g / s->scale_groups) * CRUMB_TILE_ROWS;
     const uint32_t last_tile = (a->w->m - 1) / CRUMB_TILE_ROWS;
-    const vint zero = v_broadcast(a->w->sub * a->x.qsum[at]);
     const float sx = a->x.row_scale ? 1.0f : a->x.sx[at];
     for (int v = 0; v < n_vectors; v++) {
         uint32_t tile = (first + (uint32_t)v) / TILE_VECTORS, part = (first + (uint32_t)v) % TILE_VECTORS;
         if (tile > last_tile) continue; /* padding of a row block */
         const uint8_t *scales = scales_of_tile(a->w->scales, s, tile) + scale * s->scale_bytes;
-        vflt sum = v_mul_f32(v_broadcast_f32(sx), v_to_f32(v_sub(sums[v], zero)));
+        vflt sum = v_mul_f32(v_broadcast_f32(sx), v_to_f32(sums[v]));
         acc[v] = v_fma_f32(load_scale(scales, s->scale_bytes, (int)part), sum, acc[v]);
         if (!a->w->mins) continue;
         const uint8_t *mins = scales_of_tile(a->w->mins, s, tile) + scale * s->scale_bytes;
         vflt sx_qsum = v_broadcast_f32(sx * (float)a->x.qsum[at]);
         acc[v] = v_fma_f32(load_scale(mins, s->scale_bytes, (int)part), sx_qsum, acc[v]);
     }
+}
+
+/* The same for kernels that multiply codes: sums are mul * sum(u*q). */
+SIMD_INLINE void papers_fold(const crumb_linear_args *a, const shape *s, uint32_t first, const int n_vectors,
+                             uint32_t n, uint32_t g, vint *sums, vflt *acc) {
+    const vint zero = v_broadcast(a->w->sub * a->x.qsum[(size_t)n * s->n_groups + g]);
+    for (int v = 0; v < n_vectors; v++) sums[v] = v_sub(sums[v], zero);
+    papers_fold_values(a, s, first, n_vectors, n, g, sums, acc);
 }
 
 /* The results of the same rows, those that exist. */
