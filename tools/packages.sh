@@ -41,4 +41,5 @@ libc6-dev file:/usr/include/stdio.h
 pkg-config cmd:pkg-config
 libpcre2-dev pc:libpcre2-8
 libutf8proc-dev pc:libutf8proc
-libcjson-dev pc:libcjson'
+libcjson-dev pc:libcjson
+libsqlite3-dev pc:sqlite3'

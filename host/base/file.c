@@ -5,10 +5,31 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+bool crumb_file_exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+crumb_status crumb_file_make_folder_of(const char *path, crumb_error *err) {
+    char folder[1024];
+    int n = snprintf(folder, sizeof folder, "%s", path);
+    if (n < 0 || (size_t)n >= sizeof folder)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "%s: the name is too long", path);
+    for (char *p = folder + 1; *p; p++) {
+        if (*p != '/') continue;
+        *p = 0;
+        if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+            return crumb_fail(err, CRUMB_ERR_IO, "%s: cannot make the folder: %s", folder, strerror(errno));
+        *p = '/';
+    }
+    return CRUMB_OK;
+}
 
 static crumb_status check_regular(const char *path, int fd, size_t *size, crumb_error *err) {
     struct stat st;

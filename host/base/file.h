@@ -17,6 +17,10 @@ void crumb_file_map_close(crumb_file_map *map);
 /* Drops the pages that lie wholly inside [offset, offset + size) from the resident set. */
 void crumb_file_map_release(const crumb_file_map *map, size_t offset, size_t size);
 
+bool crumb_file_exists(const char *path);
+/* Makes the folders that `path` is to lie in, for the user alone (mode 0700). */
+crumb_status crumb_file_make_folder_of(const char *path, crumb_error *err);
+
 /* Runs fn(ctx), which reads mapped files. If a mapped file has shrunk, the access faults: fn is then abandoned where
  * it stands (it must hold no lock and own nothing) and the guard returns IO with a message naming `path`; else it
  * returns fn's status. Any number of threads may be inside; guards do not nest. */

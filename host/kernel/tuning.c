@@ -1,0 +1,288 @@
+#include "host/kernel/tuning.h"
+
+#include "host/base/file.h"
+#include "host/base/memory.h"
+
+#include <math.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCHEMA_VERSION = 1, BUSY_MS = 10000, FEW_ROWS = 16 };
+
+struct crumb_tuning {
+    sqlite3 *db; /* NULL: there is no file, and nothing is written */
+    char path[512];
+};
+
+static crumb_status fail(const crumb_tuning *t, const char *what, crumb_error *err) {
+    return crumb_fail(err, CRUMB_ERR_IO, "%s: %s: %s", t->path, what, t->db ? sqlite3_errmsg(t->db) : "no database");
+}
+
+bool crumb_tuning_path(char *out, size_t size) {
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (data && *data == '/')
+        n = snprintf(out, size, "%s/crumb/tuning.sqlite", data);
+    else if (home && *home == '/')
+        n = snprintf(out, size, "%s/.local/share/crumb/tuning.sqlite", home);
+    return n > 0 && (size_t)n < size;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------- */
+
+static const char schema[] =
+    "CREATE TABLE measurement(device TEXT NOT NULL, target TEXT NOT NULL, source TEXT NOT NULL, weights TEXT NOT NULL,"
+    " m INTEGER NOT NULL, k INTEGER NOT NULL, n INTEGER NOT NULL, grp INTEGER NOT NULL, act INTEGER NOT NULL,"
+    " threads INTEGER NOT NULL, kernel TEXT NOT NULL, knobs TEXT NOT NULL, ratio REAL NOT NULL, ns REAL NOT NULL,"
+    " rounds INTEGER NOT NULL,"
+    " PRIMARY KEY(device, target, source, weights, m, k, n, grp, act, threads, kernel, knobs)) WITHOUT ROWID;"
+    "PRAGMA user_version = 1;";
+
+/* SQLITE_OK with the schema's version, or what SQLite says is wrong with the file. */
+static int read_version(sqlite3 *db, int *version) {
+    sqlite3_stmt *s = NULL;
+    int code = sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &s, NULL);
+    if (code == SQLITE_OK) code = sqlite3_step(s);
+    *version = code == SQLITE_ROW ? sqlite3_column_int(s, 0) : 0;
+    sqlite3_finalize(s);
+    if (code != SQLITE_ROW) return code == SQLITE_DONE ? SQLITE_CORRUPT : code;
+    code = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &s, NULL);
+    if (code == SQLITE_OK) code = sqlite3_step(s);
+    const char *verdict = code == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : NULL;
+    code = verdict && strcmp(verdict, "ok") == 0 ? SQLITE_OK : code == SQLITE_ROW ? SQLITE_CORRUPT : code;
+    sqlite3_finalize(s);
+    return code;
+}
+
+/* Two programs may both find an empty file: the second one sees the first one's table. */
+static int create_schema(sqlite3 *db) {
+    int version = 0, code = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    if (code == SQLITE_OK) code = read_version(db, &version);
+    if (code == SQLITE_OK && version == 0) code = sqlite3_exec(db, schema, NULL, NULL, NULL);
+    return sqlite3_exec(db, code == SQLITE_OK ? "COMMIT" : "ROLLBACK", NULL, NULL, NULL) == SQLITE_OK ? code
+                                                                                                      : SQLITE_ERROR;
+}
+
+static int open_file(const char *path, bool create, sqlite3 **db, int *version) {
+    int flags = create ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READWRITE;
+    int code = sqlite3_open_v2(path, db, flags, NULL);
+    if (code != SQLITE_OK) return code;
+    sqlite3_busy_timeout(*db, BUSY_MS);
+    code = read_version(*db, version);
+    if (code == SQLITE_OK && *version == 0 && create) {
+        code = create_schema(*db);
+        *version = SCHEMA_VERSION;
+    }
+    return code;
+}
+
+static bool is_damage(int code) {
+    return (code & 0xff) == SQLITE_NOTADB || (code & 0xff) == SQLITE_CORRUPT;
+}
+
+/* The damaged file gets a name of its own, so that what is in it is not lost. */
+static crumb_status put_aside(crumb_tuning *t, char note[256], crumb_error *err) {
+    char aside[sizeof t->path + 32];
+    for (int i = 1; i < 1000; i++) {
+        snprintf(aside, sizeof aside, "%s.damaged-%d", t->path, i);
+        if (crumb_file_exists(aside)) continue;
+        if (rename(t->path, aside) != 0) break;
+        snprintf(note, 256, "%.100s was damaged; it is now %.100s", t->path, aside);
+        return CRUMB_OK;
+    }
+    return crumb_fail(err, CRUMB_ERR_IO, "%s is damaged, and cannot be renamed: remove it", t->path);
+}
+
+static crumb_status open_database(crumb_tuning *t, bool create, char note[256], crumb_error *err) {
+    int version = 0, code = open_file(t->path, create, &t->db, &version);
+    if (is_damage(code)) {
+        sqlite3_close(t->db);
+        t->db = NULL;
+        CRUMB_TRY(put_aside(t, note, err));
+        if (!create) return CRUMB_OK;
+        code = open_file(t->path, create, &t->db, &version);
+    }
+    if (code != SQLITE_OK) return fail(t, "cannot be opened", err);
+    if (version > SCHEMA_VERSION)
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s is of a newer crumb: version %d, and this one knows %d", t->path,
+                          version, SCHEMA_VERSION);
+    if (version == 0) { /* empty, and not ours to fill */
+        sqlite3_close(t->db);
+        t->db = NULL;
+    }
+    return CRUMB_OK;
+}
+
+crumb_status crumb_tuning_open(const char *path, bool create, crumb_tuning **out, char note[256], crumb_error *err) {
+    void *memory;
+    *out = NULL;
+    *note = 0;
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, "the tuning database", &memory, err));
+    crumb_tuning *t = memory;
+    int n = snprintf(t->path, sizeof t->path, "%s", path);
+    crumb_status status = CRUMB_OK;
+    if (n < 0 || (size_t)n >= sizeof t->path)
+        status = crumb_fail(err, CRUMB_ERR_ARGUMENT, "the tuning database's name is too long");
+    else if (create)
+        status = crumb_file_make_folder_of(path, err);
+    if (status == CRUMB_OK && (create || crumb_file_exists(path))) status = open_database(t, create, note, err);
+    if (status == CRUMB_OK)
+        *out = t;
+    else
+        crumb_tuning_close(t);
+    return status;
+}
+
+void crumb_tuning_close(crumb_tuning *t) {
+    if (!t) return;
+    sqlite3_close(t->db);
+    free(t);
+}
+
+/* ---- reading and writing ----------------------------------------------------------------------------------- */
+
+static void bind_key(sqlite3_stmt *s, const crumb_tuning_key *key) {
+    const char *const texts[] = {key->device, key->target, key->source, key->weights};
+    const uint32_t numbers[] = {key->m, key->k, key->n, key->group, key->act, key->n_threads};
+    for (int i = 0; i < 4; i++) sqlite3_bind_text(s, 1 + i, texts[i], -1, SQLITE_STATIC);
+    for (int i = 0; i < 6; i++) sqlite3_bind_int64(s, 5 + i, numbers[i]);
+}
+
+crumb_status crumb_tuning_put(crumb_tuning *t, const crumb_tuning_record *r, crumb_error *err) {
+    sqlite3_stmt *s = NULL;
+    if (!t->db) return fail(t, "cannot be written", err);
+    int code = sqlite3_prepare_v2(t->db, "INSERT OR REPLACE INTO measurement VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", -1,
+                                  &s, NULL);
+    if (code == SQLITE_OK) {
+        bind_key(s, &r->key);
+        sqlite3_bind_text(s, 11, r->kernel, -1, SQLITE_STATIC);
+        sqlite3_bind_text(s, 12, r->knobs, -1, SQLITE_STATIC);
+        sqlite3_bind_double(s, 13, r->ratio);
+        sqlite3_bind_double(s, 14, r->ns);
+        sqlite3_bind_int64(s, 15, r->rounds);
+        code = sqlite3_step(s);
+    }
+    sqlite3_finalize(s);
+    return code == SQLITE_DONE ? CRUMB_OK : fail(t, "cannot be written", err);
+}
+
+static void take_text(sqlite3_stmt *s, int column, char *out, size_t size) {
+    const unsigned char *text = sqlite3_column_text(s, column);
+    snprintf(out, size, "%s", text ? (const char *)text : "");
+}
+
+static uint32_t take_number(sqlite3_stmt *s, int column) {
+    int64_t value = sqlite3_column_int64(s, column);
+    return value < 0 || value > UINT32_MAX ? 0 : (uint32_t)value;
+}
+
+static void take_record(sqlite3_stmt *s, crumb_tuning_record *r) {
+    *r = (crumb_tuning_record){0};
+    take_text(s, 0, r->key.device, sizeof r->key.device);
+    take_text(s, 1, r->key.target, sizeof r->key.target);
+    take_text(s, 2, r->key.source, sizeof r->key.source);
+    take_text(s, 3, r->key.weights, sizeof r->key.weights);
+    r->key.m = take_number(s, 4);
+    r->key.k = take_number(s, 5);
+    r->key.n = take_number(s, 6);
+    r->key.group = take_number(s, 7);
+    r->key.act = take_number(s, 8);
+    r->key.n_threads = take_number(s, 9);
+    take_text(s, 10, r->kernel, sizeof r->kernel);
+    take_text(s, 11, r->knobs, sizeof r->knobs);
+    r->ratio = sqlite3_column_double(s, 12);
+    r->ns = sqlite3_column_double(s, 13);
+    r->rounds = take_number(s, 14);
+}
+
+crumb_status crumb_tuning_each(crumb_tuning *t, const crumb_tuning_key *like, crumb_tuning_fn *fn, void *user,
+                               crumb_error *err) {
+    static const char query[] =
+        "SELECT * FROM measurement WHERE (?1='' OR device=?1) AND (?2='' OR target=?2) AND (?3='' OR source=?3)"
+        " AND (?4='' OR weights=?4) AND (?5=0 OR m=?5) AND (?6=0 OR k=?6) AND (?7=0 OR n=?7) AND (?8=0 OR grp=?8)"
+        " AND (?9=4294967295 OR act=?9) AND (?10=0 OR threads=?10)"
+        " ORDER BY device, target, source, weights, m, k, n, grp, act, threads, ratio, kernel, knobs";
+    sqlite3_stmt *s = NULL;
+    if (!t->db) return CRUMB_OK;
+    int code = sqlite3_prepare_v2(t->db, query, -1, &s, NULL);
+    if (code == SQLITE_OK) {
+        bind_key(s, like);
+        crumb_tuning_record record;
+        while ((code = sqlite3_step(s)) == SQLITE_ROW) {
+            take_record(s, &record);
+            if (fn(user, &record)) continue;
+            code = SQLITE_DONE;
+            break;
+        }
+    }
+    sqlite3_finalize(s);
+    return code == SQLITE_DONE ? CRUMB_OK : fail(t, "cannot be read", err);
+}
+
+/* ---- looking up -------------------------------------------------------------------------------------------- */
+
+typedef struct search {
+    const crumb_tuning_key *key;
+    crumb_tuning_record *best;
+    double distance, ratio;
+} search;
+
+static double distance_of(const crumb_tuning_key *a, const crumb_tuning_key *b) {
+    if ((a->n <= FEW_ROWS) != (b->n <= FEW_ROWS)) return INFINITY;
+    return fabs(log2((double)a->m / b->m)) + fabs(log2((double)a->k / b->k)) + fabs(log2((double)a->n / b->n));
+}
+
+static bool keep_nearest(void *user, const crumb_tuning_record *record) {
+    search *s = user;
+    if (!record->key.m || !record->key.k || !record->key.n || !(record->ratio > 0)) return true; /* not ours */
+    double distance = distance_of(s->key, &record->key);
+    if (distance > s->distance || (distance == s->distance && record->ratio >= s->ratio)) return true;
+    if (isinf(distance)) return true;
+    s->distance = distance;
+    s->ratio = record->ratio;
+    *s->best = *record;
+    return true;
+}
+
+crumb_status crumb_tuning_find(crumb_tuning *t, const crumb_tuning_key *key, crumb_tuning_record *out, bool *found,
+                               crumb_error *err) {
+    search s = {.key = key, .best = out, .distance = INFINITY, .ratio = INFINITY};
+    crumb_tuning_key like = *key;
+    like.m = like.k = like.n = 0;
+    CRUMB_TRY(crumb_tuning_each(t, &like, keep_nearest, &s, err));
+    *found = !isinf(s.distance);
+    return CRUMB_OK;
+}
+
+crumb_status crumb_tuning_prune(crumb_tuning *t, const char *device, const char *source, uint64_t *n_removed,
+                                crumb_error *err) {
+    static const char query[] =
+        "DELETE FROM measurement AS a WHERE (device=?1 AND source<>?2) OR EXISTS(SELECT 1 FROM measurement AS b WHERE"
+        " a.device=b.device AND a.target=b.target AND a.source=b.source AND a.weights=b.weights AND a.m=b.m AND a.k=b.k"
+        " AND a.n=b.n AND a.grp=b.grp AND a.act=b.act AND a.threads=b.threads AND (b.ratio<a.ratio OR"
+        " (b.ratio=a.ratio AND (b.kernel<a.kernel OR (b.kernel=a.kernel AND b.knobs<a.knobs)))))";
+    sqlite3_stmt *s = NULL;
+    *n_removed = 0;
+    if (!t->db) return CRUMB_OK;
+    int code = sqlite3_prepare_v2(t->db, query, -1, &s, NULL);
+    if (code == SQLITE_OK) {
+        sqlite3_bind_text(s, 1, device, -1, SQLITE_STATIC);
+        sqlite3_bind_text(s, 2, source, -1, SQLITE_STATIC);
+        code = sqlite3_step(s);
+        *n_removed = (uint64_t)sqlite3_changes(t->db);
+    }
+    sqlite3_finalize(s);
+    return code == SQLITE_DONE ? CRUMB_OK : fail(t, "cannot be written", err);
+}
+
+uint32_t crumb_tuning_knob(const char *knobs, const char *name, uint32_t standard) {
+    size_t n = strlen(name);
+    for (const char *p = knobs; (p = strstr(p, name)); p += n)
+        if ((p == knobs || p[-1] == ' ') && p[n] == '=' && p[n + 1] >= '0' && p[n + 1] <= '9') {
+            unsigned long value = strtoul(p + n + 1, NULL, 10);
+            return value > UINT32_MAX ? standard : (uint32_t)value;
+        }
+    return standard;
+}

@@ -1,0 +1,247 @@
+/* The tuning database: what is put comes back, the nearest shape stands in, damage loses nothing. */
+#include "host/kernel/tuning.h"
+
+#include "host/base/file.h"
+#include "host/base/thread.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/crumb-tuning-XXXXXX";
+static char path[256];
+
+static crumb_tuning_record record_of(uint32_t m, uint32_t k, uint32_t n, const char *kernel, const char *knobs,
+                                     double ratio) {
+    crumb_tuning_record r = {.key = {.device = "a processor",
+                                     .target = "avx2",
+                                     .source = "1234",
+                                     .weights = "u2",
+                                     .m = m,
+                                     .k = k,
+                                     .n = n,
+                                     .group = k,
+                                     .act = CRUMB_ACT_ROW,
+                                     .n_threads = 2},
+                             .ratio = ratio,
+                             .ns = 1e6 * ratio,
+                             .rounds = 9};
+    snprintf(r.kernel, sizeof r.kernel, "%s", kernel);
+    snprintf(r.knobs, sizeof r.knobs, "%s", knobs);
+    r.key.group = 128;
+    return r;
+}
+
+static crumb_tuning *open_database(bool create) {
+    crumb_tuning *t;
+    crumb_error err = {0};
+    char note[256];
+    assert_int_equal(crumb_tuning_open(path, create, &t, note, &err), CRUMB_OK);
+    assert_string_equal(note, "");
+    return t;
+}
+
+static void put(crumb_tuning *t, crumb_tuning_record r) {
+    crumb_error err = {0};
+    if (crumb_tuning_put(t, &r, &err) != CRUMB_OK) fail_msg("%s", err.message);
+}
+
+static bool count(void *user, const crumb_tuning_record *record) {
+    (void)record;
+    ++*(int *)user;
+    return true;
+}
+
+static int count_all(crumb_tuning *t) {
+    int n = 0;
+    const crumb_tuning_key any = {.act = UINT32_MAX};
+    assert_int_equal(crumb_tuning_each(t, &any, count, &n, NULL), CRUMB_OK);
+    return n;
+}
+
+static int fresh(void **state) {
+    (void)state;
+    return unlink(path) == 0 || !crumb_file_exists(path) ? 0 : -1;
+}
+
+static void without_a_file_nothing_is_found_and_nothing_made(void **state) {
+    (void)state;
+    crumb_tuning *t = open_database(false);
+    crumb_tuning_record r = record_of(64, 64, 1, "a", "", 0.5), out;
+    bool found = true;
+    assert_int_equal(crumb_tuning_find(t, &r.key, &out, &found, NULL), CRUMB_OK);
+    assert_false(found);
+    assert_int_equal(crumb_tuning_put(t, &r, NULL), CRUMB_ERR_IO);
+    crumb_tuning_close(t);
+    assert_false(crumb_file_exists(path));
+}
+
+static void the_best_of_the_nearest_shape_is_found(void **state) {
+    (void)state;
+    crumb_tuning *t = open_database(true);
+    put(t, record_of(2048, 2048, 1, "a", "", 1));
+    put(t, record_of(2048, 2048, 1, "a", "near=2048", 0.9));
+    put(t, record_of(2048, 2048, 1, "b", "near=1024", 0.8));
+    put(t, record_of(8192, 2048, 1, "c", "", 0.7));
+    put(t, record_of(8192, 2048, 512, "d", "", 0.1));
+    crumb_tuning_close(t);
+    t = open_database(false);
+    const struct {
+        uint32_t m, k, n;
+        const char *kernel;
+    } cases[] = {
+        {2048, 2048, 1, "b"}, {8192, 2048, 1, "c"}, {3000, 2048, 1, "b"}, {6000, 2048, 2, "c"}, {2048, 2048, 64, "d"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        crumb_tuning_record wanted = record_of(cases[i].m, cases[i].k, cases[i].n, "", "", 1), out;
+        bool found = false;
+        assert_int_equal(crumb_tuning_find(t, &wanted.key, &out, &found, NULL), CRUMB_OK);
+        assert_true(found);
+        assert_string_equal(out.kernel, cases[i].kernel);
+    }
+    crumb_tuning_record other = record_of(2048, 2048, 1, "", "", 1), out;
+    bool found = true;
+    other.key.n_threads = 4; /* measured for another number of threads, nothing is known */
+    assert_int_equal(crumb_tuning_find(t, &other.key, &out, &found, NULL), CRUMB_OK);
+    assert_false(found);
+    crumb_tuning_close(t);
+}
+
+static void a_measurement_replaces_the_one_before(void **state) {
+    (void)state;
+    crumb_tuning *t = open_database(true);
+    for (int i = 1; i <= 3; i++) put(t, record_of(64, 128, 1, "a", "near=64", 1.0 / i));
+    assert_int_equal(count_all(t), 1);
+    crumb_tuning_record wanted = record_of(64, 128, 1, "", "", 1), out;
+    bool found;
+    assert_int_equal(crumb_tuning_find(t, &wanted.key, &out, &found, NULL), CRUMB_OK);
+    assert_true(found && out.ratio == 1.0 / 3 && out.rounds == 9 && out.key.group == 128);
+    assert_string_equal(out.knobs, "near=64");
+    crumb_tuning_close(t);
+}
+
+static void pruning_keeps_the_best_and_other_devices(void **state) {
+    (void)state;
+    crumb_tuning *t = open_database(true);
+    put(t, record_of(64, 128, 1, "a", "", 1));
+    put(t, record_of(64, 128, 1, "b", "", 0.5));
+    put(t, record_of(64, 128, 1, "b", "near=64", 0.5));
+    crumb_tuning_record old = record_of(64, 128, 1, "b", "", 0.4), elsewhere = record_of(64, 128, 1, "b", "", 0.4);
+    snprintf(old.key.source, sizeof old.key.source, "old");
+    snprintf(elsewhere.key.source, sizeof elsewhere.key.source, "old");
+    snprintf(elsewhere.key.device, sizeof elsewhere.key.device, "another processor");
+    put(t, old);
+    put(t, elsewhere);
+    uint64_t n_removed;
+    assert_int_equal(crumb_tuning_prune(t, "a processor", "1234", &n_removed, NULL), CRUMB_OK);
+    assert_int_equal(n_removed, 3);
+    assert_int_equal(count_all(t), 2);
+    crumb_tuning_close(t);
+}
+
+static void overwrite(const char *text, size_t n, long at) {
+    FILE *f = fopen(path, at ? "r+b" : "wb");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(fwrite(text, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* The damaged file must still be there, under the name that the note tells. */
+static void check_put_aside(int expected_number) {
+    crumb_tuning *t;
+    crumb_error err = {0};
+    char note[256], aside[300];
+    snprintf(aside, sizeof aside, "%s.damaged-%d", path, expected_number);
+    if (crumb_tuning_open(path, true, &t, note, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    assert_non_null(strstr(note, aside));
+    assert_true(crumb_file_exists(aside));
+    assert_int_equal(count_all(t), 0);
+    put(t, record_of(64, 128, 1, "a", "", 1));
+    crumb_tuning_close(t);
+}
+
+static void damage_is_put_aside(void **state) {
+    (void)state;
+    char junk[8192];
+    memset(junk, 'x', sizeof junk);
+    overwrite(junk, sizeof junk, 0);
+    check_put_aside(1);
+    crumb_tuning *t = open_database(true);
+    for (uint32_t i = 1; i < 500; i++) put(t, record_of(i, 128, 1, "a", "near=64", 1));
+    crumb_tuning_close(t);
+    overwrite(junk, 4096, 4096); /* a page in the middle */
+    check_put_aside(2);
+    unlink(path);
+}
+
+static void a_newer_schema_is_left_alone(void **state) {
+    (void)state;
+    crumb_tuning_close(open_database(true));
+    overwrite("\0\0\0\x63", 4, 60); /* user_version in the header of the file */
+    crumb_tuning *t;
+    crumb_error err = {0};
+    char note[256];
+    assert_int_equal(crumb_tuning_open(path, true, &t, note, &err), CRUMB_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "newer"));
+    assert_non_null(strstr(err.message, "99"));
+    assert_null(t);
+    assert_true(crumb_file_exists(path));
+}
+
+static crumb_status write_many(void *ctx, uint64_t i, crumb_error *err) {
+    (void)ctx;
+    crumb_tuning *t;
+    char note[256];
+    CRUMB_TRY(crumb_tuning_open(path, true, &t, note, err));
+    crumb_status status = CRUMB_OK;
+    for (uint32_t j = 0; j < 50 && status == CRUMB_OK; j++) {
+        crumb_tuning_record r = record_of((uint32_t)i * 50 + j + 1, 128, 1, "a", "", 1);
+        status = crumb_tuning_put(t, &r, err);
+    }
+    crumb_tuning_close(t);
+    return status;
+}
+
+static void writers_wait_for_each_other(void **state) {
+    (void)state;
+    crumb_error err = {0};
+    if (crumb_parallel_for(4, 4, write_many, NULL, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    crumb_tuning *t = open_database(false);
+    assert_int_equal(count_all(t), 200);
+    crumb_tuning_close(t);
+}
+
+static void knobs_are_read_by_name(void **state) {
+    (void)state;
+    assert_int_equal(crumb_tuning_knob("streams=2 near=2048 far=0", "near", 7), 2048);
+    assert_int_equal(crumb_tuning_knob("streams=2 near=2048 far=0", "far", 7), 0);
+    assert_int_equal(crumb_tuning_knob("streams=2 near=2048 far=0", "ear", 7), 7);
+    assert_int_equal(crumb_tuning_knob("streams=", "streams", 7), 7);
+    assert_int_equal(crumb_tuning_knob("streams=-1", "streams", 7), 7);
+    assert_int_equal(crumb_tuning_knob("streams=99999999999", "streams", 7), 7);
+    assert_int_equal(crumb_tuning_knob("", "streams", 7), 7);
+}
+
+int main(void) {
+    if (!mkdtemp(folder)) return 1;
+    snprintf(path, sizeof path, "%s/below/tuning.sqlite", folder);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(without_a_file_nothing_is_found_and_nothing_made, fresh),
+        cmocka_unit_test_setup(the_best_of_the_nearest_shape_is_found, fresh),
+        cmocka_unit_test_setup(a_measurement_replaces_the_one_before, fresh),
+        cmocka_unit_test_setup(pruning_keeps_the_best_and_other_devices, fresh),
+        cmocka_unit_test_setup(damage_is_put_aside, fresh),
+        cmocka_unit_test_setup(a_newer_schema_is_left_alone, fresh),
+        cmocka_unit_test_setup(writers_wait_for_each_other, fresh),
+        cmocka_unit_test(knobs_are_read_by_name),
+    };
+    int status = cmocka_run_group_tests(tests, NULL, NULL);
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command) == 0 ? status : 1;
+}
