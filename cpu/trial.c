@@ -46,6 +46,14 @@ static unsigned code_of_smallest_value(const crumb_trial_params *p) {
     return code;
 }
 
+/* Fills that reach a bound have one code everywhere. */
+static bool is_extreme(const crumb_trial_params *p) {
+    return p->fill >= CRUMB_FILL_POSITIVE;
+}
+static unsigned extreme_code(const crumb_trial_params *p) {
+    return p->fill == CRUMB_FILL_OPPOSED ? code_of_smallest_value(p) : code_of_largest_value(p);
+}
+
 static uint8_t random_byte(const crumb_trial_params *p, uint64_t random) {
     const unsigned n_codes = largest_code(p) + 1;
     unsigned byte = 0;
@@ -54,12 +62,26 @@ static uint8_t random_byte(const crumb_trial_params *p, uint64_t random) {
     return (uint8_t)byte;
 }
 
-static void fill_codes(const crumb_trial_params *p, uint8_t *codes, size_t n_bytes, uint64_t *seed) {
-    const bool extreme = p->fill >= CRUMB_FILL_POSITIVE;
-    const unsigned code = p->fill == CRUMB_FILL_OPPOSED ? code_of_smallest_value(p) : code_of_largest_value(p);
+/* Widths that divide a byte. */
+static void fill_bytes(const crumb_trial_params *p, uint8_t *codes, size_t n_bytes, uint64_t *seed) {
     unsigned chosen = 0;
-    for (unsigned bit = 0; bit < 8; bit += p->bits) chosen |= code << bit;
-    for (size_t i = 0; i < n_bytes; i++) codes[i] = extreme ? (uint8_t)chosen : random_byte(p, crumb_random_u64(seed));
+    for (unsigned bit = 0; bit < 8; bit += p->bits) chosen |= extreme_code(p) << bit;
+    for (size_t i = 0; i < n_bytes; i++)
+        codes[i] = is_extreme(p) ? (uint8_t)chosen : random_byte(p, crumb_random_u64(seed));
+}
+
+/* Any width: eight codes of each random number, into zeros. */
+static void fill_tiles(const crumb_trial_params *p, uint32_t *tile, size_t n_tiles, uint64_t *seed) {
+    const unsigned n_codes = largest_code(p) + 1, chosen = extreme_code(p);
+    for (size_t i = 0; i < n_tiles; i++, tile += p->bits * CRUMB_TILE_ROWS)
+        for (unsigned lane = 0; lane < CRUMB_TILE_ROWS; lane++) {
+            uint64_t random = 0;
+            for (unsigned linear = 0; linear < CRUMB_TILE_K; linear++, random >>= 8) {
+                if (linear % 8 == 0) random = crumb_random_u64(seed);
+                unsigned code = is_extreme(p) ? chosen : (unsigned)(random & 255) % n_codes;
+                crumb_tile_set_code(tile, p->bits, lane, linear, code);
+            }
+        }
 }
 
 /* n_sets sets of n_groups scales for 16 rows. With sums only one group of each set counts. */
@@ -100,7 +122,10 @@ static crumb_status create_weights(crumb_trial *t, uint64_t *seed, crumb_error *
     void *codes;
     CRUMB_TRY(crumb_pages_alloc(t->codes_bytes, "a trial's weights", &codes, err));
     t->w.codes = codes;
-    fill_codes(p, codes, t->codes_bytes, seed);
+    if (crumb_tile_base_bits(p->bits) == p->bits)
+        fill_bytes(p, codes, t->codes_bytes, seed);
+    else
+        fill_tiles(p, codes, n_tiles * k_padded / CRUMB_TILE_K, seed);
     CRUMB_TRY(random_scales(p, n_tiles, k_padded / group, seed, &t->w.scales, err));
     return p->has_min ? random_scales(p, n_tiles, k_padded / group, seed, &t->w.mins, err) : CRUMB_OK;
 }

@@ -109,7 +109,7 @@ void crumb_quantize__avx2(const float *x, size_t x_stride, uint32_t k, unsigned 
                           const crumb_q8 *out) {
     for (uint32_t n = n0; n < n1; n++) {
         const float *row = x + n * x_stride;
-        switch (bits) {
+        switch (crumb_tile_base_bits(bits)) {
         case 1: quantize_row(row, k, 1, n, out); break;
         case 2: quantize_row(row, k, 2, n, out); break;
         case 4: quantize_row(row, k, 4, n, out); break;

@@ -8,9 +8,9 @@
 #define SIMD_NAME(base) base##__avx512vnni
 #endif
 
-/* With 32 registers every plane has an accumulator of its own. */
+/* With 32 registers every plane has an accumulator of its own, but for split codes. */
 SIMD_INLINE int dot_accumulators(int bits) {
-    return 8 / bits;
+    return bits == 1 || bits == 2 || bits == 4 ? 8 / bits : 1;
 }
 
 #include "cpu/lowbit/dot32.h"

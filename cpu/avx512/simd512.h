@@ -43,9 +43,15 @@ SIMD_INLINE vint v_lookup(vint table, vint indices) {
 SIMD_INLINE vint v_and(vint a, vint b) {
     return _mm512_and_si512(a, b);
 }
+SIMD_INLINE vint v_or(vint a, vint b) {
+    return _mm512_or_si512(a, b);
+}
 /* A logical shift of the whole lane; what crosses a byte is masked away by the caller. */
 SIMD_INLINE vint v_shift_right(vint a, int n) {
     return n ? _mm512_srli_epi32(a, (unsigned)n) : a;
+}
+SIMD_INLINE vint v_shift_left(vint a, int n) {
+    return n ? _mm512_slli_epi32(a, (unsigned)n) : a;
 }
 SIMD_INLINE vint v_shift_right_signed(vint a, int n) {
     return n ? _mm512_srai_epi32(a, (unsigned)n) : a;

@@ -12,15 +12,16 @@ SIMD_INLINE vint v_dot4(vint acc, vint u8, vint s8) {
     return _mm256_dpbusd_avx_epi32(acc, u8, s8);
 }
 
-/* Planes with an accumulator each; further planes share them, shifted. */
+/* Planes with an accumulator each; further planes share them, shifted. Split codes are whole bytes, as are 8 bits. */
 SIMD_INLINE int dot_accumulators(int bits) {
-    return bits == 8 ? 1 : bits == 1 ? 4 : 2;
+    return bits == 1 ? 4 : bits == 2 || bits == 4 ? 2 : 1;
 }
 
 #include "cpu/lowbit/dot32.h"
 
 /* Tile-rows that a GEMV reads at once, for 8 accumulators of the 16 registers (8 bits and two columns: 4 and 8). */
 SIMD_INLINE int gemv_streams(int bits, int columns) {
+    if (bits == 3 || bits == 5 || bits == 6) return 4 / columns;
     return columns == 2 || bits == 1 ? 1 : 2;
 }
 

@@ -4,7 +4,8 @@
  * products, at most 2 * code * 128 in magnitude. So an accumulator holds 128 / code steps (-32768 in all): 128 of 1-bit
  * codes, 64 of ternary ones, 42 of 2-bit codes and 8 of 4-bit codes; a 32-block is 8 steps. 8-bit codes are two 4-bit
  * codes with accumulators of their own. A codebook's entries are operands of 5 bits, 0..31, and 4 steps of them fit:
- * wider codebooks are not for these kernels. vpmaddwd then widens to int32, and multiplies by the type's `mul` in
+ * wider codebooks are not for these kernels. Of split codes (split.h) 18 steps fit with 3 bits, 4 with 5, 2 with 6.
+ * vpmaddwd then widens to int32, and multiplies by the type's `mul` in
  * passing.
  */
 #ifndef CRUMB_CPU_LOWBIT_DOT16_H
@@ -12,10 +13,10 @@
 
 enum { DOT_ENTRY_BITS = 5 }; /* of a codebook's entries as operands */
 
-/* Steps after which accumulators must be widened: whole 32-blocks, but for entries of codebooks. For 1, 4, 5 and 8 bits
+/* Steps after which accumulators must be widened: whole 32-blocks, but for 5 and 6 bits. For more than 3 bits, and 1,
  * that is known here, and loops are simpler. */
 SIMD_INLINE uint32_t dot_span_steps(int bits, unsigned max_code) {
-    return bits == 1 ? 128 : bits == 2 ? 16 / max_code * 8 : bits == DOT_ENTRY_BITS ? 4 : 8;
+    return bits == 1 ? 128 : bits <= 3 ? 16 / max_code * 8 : bits == 5 ? 4 : bits == 6 ? 2 : 8;
 }
 /* Accumulators per vector of weights, and operands that a vector of packed codes splits into. */
 SIMD_INLINE int dot_accumulators(int bits) {
@@ -53,6 +54,25 @@ SIMD_INLINE vint dot_sum(const vint *acc, int bits, int mul) {
     return sum;
 }
 
+/* ---- split codes, in a GEMV: a 32-block is widened at once, or in parts of this many steps ---- */
+
+SIMD_INLINE int split_unit_steps(int bits) {
+    return bits == 5 ? 4 : bits == 6 ? 2 : 8;
+}
+/* What a part starts from. */
+SIMD_INLINE vint split_begin(vint sum) {
+    (void)sum;
+    return v_zero();
+}
+/* The sum so far, times mul, and a part. */
+SIMD_INLINE vint split_end(vint sum, vint part, int mul) {
+    return v_add(sum, _mm256_madd_epi16(part, _mm256_set1_epi16((short)mul)));
+}
+SIMD_INLINE vint split_sum(vint sum, int mul) {
+    (void)mul;
+    return sum;
+}
+
 /* ---- the same for a GEMM's panel, whose codes are unpacked: one byte each, 8-bit codes as two nibbles ---- */
 
 SIMD_INLINE int gemm_parts(int bits) {
@@ -60,7 +80,7 @@ SIMD_INLINE int gemm_parts(int bits) {
 }
 /* Steps of a 32-block that every accumulator holds, whatever the codes. */
 SIMD_INLINE uint32_t gemm_unit_steps(int bits) {
-    return bits == DOT_ENTRY_BITS ? 4 : 8;
+    return bits == 5 ? 4 : bits == 6 ? 2 : 8;
 }
 /* Unpacks one line (a dword of each of 16 rows): 8 / bits steps, each [part][row]. Returns the end of what it wrote. */
 SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {

@@ -49,6 +49,24 @@ SIMD_INLINE vint dot_sum(const vint *acc, int bits, int mul) {
     return mul == 1 ? sum : v_mul(sum, v_broadcast(mul));
 }
 
+/* ---- split codes, in a GEMV: a part is a whole 32-block, and goes on where the last one ended ---- */
+
+SIMD_INLINE int split_unit_steps(int bits) {
+    (void)bits;
+    return CRUMB_TILE_K / 4;
+}
+SIMD_INLINE vint split_begin(vint sum) {
+    return sum;
+}
+SIMD_INLINE vint split_end(vint sum, vint part, int mul) {
+    (void)sum, (void)mul;
+    return part;
+}
+/* mul times the sum. */
+SIMD_INLINE vint split_sum(vint sum, int mul) {
+    return mul == 1 ? sum : v_mul(sum, v_broadcast(mul));
+}
+
 /* ---- the same for a GEMM's panel, whose codes are unpacked to one byte each ---- */
 
 SIMD_INLINE int gemm_parts(int bits) {

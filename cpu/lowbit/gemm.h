@@ -16,7 +16,7 @@
  * there on `bits` is the width of the operands, DOT_ENTRY_BITS.
  */
 #include "cpu/lowbit/gemm_shape.h"
-#include "cpu/lowbit/linear.h"
+#include "cpu/lowbit/split.h"
 
 /* One block of columns and its sums; all in the thread's scratch. */
 typedef struct gemm_block {
@@ -208,19 +208,38 @@ SIMD_INLINE uint8_t *gemm_panel_of_entries(const uint8_t *line, vint table, uint
     return out;
 }
 
-/* Unpacks steps [step0, step1) of a tile-row and converts the scales of the groups that begin or go on there. */
+/* Unpacks a 32-block of split codes. Returns the end of what it wrote. */
+SIMD_INLINE uint8_t *gemm_panel_of_split(const uint8_t *block, int bits, uint8_t *out) {
+    for (int v = 0; v < TILE_VECTORS; v++) {
+        vint codes[BLOCK_STEPS]; /* all of them before the first is written: stores end the compiler's knowledge */
+        UNROLL for (int i = 0; i < BLOCK_STEPS; i++) codes[i] = split_operand(block + v * 4 * SIMD_LANES, bits, i);
+        UNROLL for (int i = 0; i < BLOCK_STEPS; i++) v_store(out + i * LINE_BYTES + v * 4 * SIMD_LANES, codes[i]);
+    }
+    return out + BLOCK_STEPS * LINE_BYTES;
+}
+
+/* Unpacks steps [step0, step1) of a tile-row. */
 SIMD_INLINE void gemm_unpack(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1, const int bits,
                              const bool codebook) {
-    const crumb_linear_args *a = b->a;
-    const uint8_t *codes = codes_of_tile(a, &b->s, tile);
+    const uint8_t *codes = codes_of_tile(b->a, &b->s, tile);
     uint8_t *out = b->panel;
-    const uint32_t planes = 8 / (uint32_t)bits;
-    const size_t next = (size_t)(step1 - step0) / planes * LINE_BYTES;    /* chunks and tile-rows follow each other */
-    for (uint32_t line = step0 / planes; line < step1 / planes; line++) { /* a line is one dword of each row */
-        const uint8_t *from = codes + (size_t)line * LINE_BYTES;
-        _mm_prefetch((const char *)from + next, _MM_HINT_T1);
-        out = codebook ? gemm_panel_of_entries(from, b->table, out) : gemm_panel(from, bits, out);
+    /* What is unpacked at once: a line, one dword of each row, or a whole block. */
+    const uint32_t unit_steps = is_split(bits) ? BLOCK_STEPS : 8 / (uint32_t)bits;
+    const size_t unit_lines = is_split(bits) ? (size_t)bits : 1;
+    const size_t next = (step1 - step0) / unit_steps * unit_lines * LINE_BYTES; /* chunks and tile-rows in order */
+    for (uint32_t unit = step0 / unit_steps; unit < step1 / unit_steps; unit++) {
+        const uint8_t *from = codes + unit * unit_lines * LINE_BYTES;
+        for (size_t i = 0; i < unit_lines; i++) _mm_prefetch((const char *)from + next + i * LINE_BYTES, _MM_HINT_T1);
+        if (is_split(bits))
+            out = gemm_panel_of_split(from, bits, out);
+        else
+            out = codebook ? gemm_panel_of_entries(from, b->table, out) : gemm_panel(from, bits, out);
     }
+}
+
+/* Converts the scales and mins of the groups that begin or go on in steps [step0, step1) of a tile-row. */
+SIMD_INLINE void gemm_take_scales(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1) {
+    const crumb_linear_args *a = b->a;
     const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, group0 = step0 / group_steps;
     for (uint32_t g = group0; g * group_steps < step1; g++) {
         size_t from = (size_t)(g / b->s.scale_groups) * CRUMB_TILE_ROWS * b->s.scale_bytes;
@@ -247,6 +266,7 @@ SIMD_INLINE void gemm_tile(const gemm_block *b, uint32_t tile, const int bits, c
     for (uint32_t step = 0; step < n_steps; step += chunk) {
         uint32_t end = step + chunk < n_steps ? step + chunk : n_steps;
         gemm_unpack(b, tile, step, end, bits, width != bits);
+        gemm_take_scales(b, tile, step, end);
         gemm_all_columns(b, tile, step, end, width, has_zero, has_min, whole);
     }
 }

@@ -8,7 +8,7 @@
  * Included after a tier's simd.h, which says how many streams; GEMV_INSTANCE(bits) makes the kernel, and
  * GEMV_CODEBOOK_INSTANCE the one for codebooks, whose 4-bit codes become operands of DOT_ENTRY_BITS in registers.
  */
-#include "cpu/lowbit/linear.h"
+#include "cpu/lowbit/split.h"
 
 enum {
     GEMV_MAX_STREAMS = 4,
@@ -62,6 +62,37 @@ SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const 
             o->sums[i] = first ? sum : v_add(o->sums[i], sum);
         }
     }
+}
+
+/* The same for split codes. A block's operands of one vector of rows meet all columns before the next vector's turn;
+ * so only one of them is in a register, and sums are 32 bits wide. */
+SIMD_INLINE void gemv_split_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int columns) {
+    const int n_vectors = gemv_streams(bits, columns) * TILE_VECTORS, unit = split_unit_steps(bits);
+    const int8_t *q = o->q + line / (uint32_t)bits * CRUMB_TILE_K;
+    vint sums[GEMV_MAX_SUMS];
+    UNROLL for (int i = 0; i < n_vectors * columns; i++) sums[i] = v_zero();
+    for (; line < end; line += (uint32_t)bits, q += CRUMB_TILE_K) {
+        UNROLL for (int v = 0; v < n_vectors; v++) {
+            const uint8_t *block = o->codes[v / TILE_VECTORS] + (size_t)line * LINE_BYTES;
+            if (v % TILE_VECTORS == 0)
+                UNROLL for (int i = 0; i < bits; i++)
+                    _mm_prefetch((const char *)block + GEMV_PREFETCH_BYTES + i * LINE_BYTES, _MM_HINT_T0);
+            block += v % TILE_VECTORS * SIMD_LANES * 4;
+            UNROLL for (int step0 = 0; step0 < BLOCK_STEPS; step0 += unit) {
+                vint parts[GEMV_MAX_COLUMNS];
+                UNROLL for (int c = 0; c < columns; c++) parts[c] = split_begin(sums[v * columns + c]);
+                UNROLL for (int step = step0; step < step0 + unit; step++) {
+                    vint codes = split_operand(block, bits, step);
+                    UNROLL for (int c = 0; c < columns; c++) parts[c] =
+                        dot_step(parts[c], codes, v_broadcast4(q + (size_t)c * o->q_stride + 4 * step));
+                }
+                UNROLL for (int c = 0; c < columns; c++) sums[v * columns + c] =
+                    split_end(sums[v * columns + c], parts[c], o->mul);
+            }
+            v_forget(); /* else activations are kept for the next vector, at the cost of spills */
+        }
+    }
+    UNROLL for (int i = 0; i < n_vectors * columns; i++) o->sums[i] = split_sum(sums[i], o->mul);
 }
 
 /* One pass over K: tile-rows tile, tile + step ... (those below tile_end), activation rows n0 .. n0 + columns - 1. */
@@ -159,7 +190,10 @@ static void gemv(const crumb_linear_args *a, int bits, int width, gemv_sums_fn *
 
 #define GEMV_SUMS(name, bits, width, columns)                                                                          \
     static void gemv_sums_##name##_c##columns(gemv_operands *o, uint32_t line, uint32_t end) {                         \
-        gemv_sums(o, line, end, bits, width, columns);                                                                 \
+        if (is_split(bits))                                                                                            \
+            gemv_split_sums(o, line, end, bits, columns);                                                              \
+        else                                                                                                           \
+            gemv_sums(o, line, end, bits, width, columns);                                                             \
     }
 #define GEMV_KERNEL(name, bits, width)                                                                                 \
     GEMV_SUMS(name, bits, width, 1)                                                                                    \

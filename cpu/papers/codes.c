@@ -4,11 +4,9 @@
 
 unsigned crumb_papers_code(const crumb_matrix *w, uint32_t m, uint32_t k) {
     if (m >= w->m || k >= w->k) return 0;
-    uint64_t n_blocks = crumb_div_up(w->k, CRUMB_TILE_K), block = k / CRUMB_TILE_K, bits = w->bits;
-    unsigned linear = crumb_tile_linear_of(k % CRUMB_TILE_K), per_dword = 32u / w->bits;
-    uint64_t dword = ((m / CRUMB_TILE_ROWS * n_blocks + block) * bits + linear / per_dword) * CRUMB_TILE_ROWS;
-    uint32_t word = ((const uint32_t *)w->codes)[dword + m % CRUMB_TILE_ROWS];
-    return word >> (bits * (linear % per_dword)) & ((1u << bits) - 1);
+    uint64_t tile = m / CRUMB_TILE_ROWS * crumb_div_up(w->k, CRUMB_TILE_K) + k / CRUMB_TILE_K;
+    const uint32_t *dwords = (const uint32_t *)w->codes + tile * w->bits * CRUMB_TILE_ROWS;
+    return crumb_tile_code(dwords, w->bits, m % CRUMB_TILE_ROWS, crumb_tile_linear_of(k % CRUMB_TILE_K));
 }
 
 bool crumb_papers_ternary(const crumb_matrix *w) {

@@ -8,10 +8,9 @@
 
 static unsigned code_at(const crumb_matrix *w, uint32_t m, uint32_t k) {
     uint64_t n_blocks = crumb_div_up(w->k, CRUMB_TILE_K);
-    unsigned linear = crumb_tile_linear_of(k % CRUMB_TILE_K), codes_per_dword = 32u / w->bits;
     uint64_t tile = (uint64_t)(m / CRUMB_TILE_ROWS) * n_blocks + k / CRUMB_TILE_K;
-    uint64_t dword = (tile * w->bits + linear / codes_per_dword) * CRUMB_TILE_ROWS + m % CRUMB_TILE_ROWS;
-    return ((const uint32_t *)w->codes)[dword] >> (w->bits * (linear % codes_per_dword)) & ((1u << w->bits) - 1);
+    const uint32_t *dwords = (const uint32_t *)w->codes + tile * w->bits * CRUMB_TILE_ROWS;
+    return crumb_tile_code(dwords, w->bits, m % CRUMB_TILE_ROWS, crumb_tile_linear_of(k % CRUMB_TILE_K));
 }
 
 static float group_value(const crumb_matrix *w, const void *values, uint32_t m, uint32_t group) {

@@ -39,6 +39,7 @@ static const synthetic_type types[] = {
     {.name = "i8", .type = CRUMB_TYPE_Q8_0},
     {.name = "u4", .type = CRUMB_TYPE_Q4_0},
     {.name = "mxfp4", .type = CRUMB_TYPE_Q4_0, .codebook = crumb_codebook_e2m1}, /* groups of 32, as Q4_0 */
+    {.name = "u3", .type = CRUMB_TYPE_I2_S, .bits = 3, .max_code = 7, .mul = 1, .sub = 4, .row_scaled = true},
     {.name = "u2",
      .type = CRUMB_TYPE_I2_S,
      .bits = 2,
@@ -72,7 +73,7 @@ static crumb_status parse_spec(const char *spec, const synthetic_shape **shape, 
     return crumb_fail(
         err, CRUMB_ERR_ARGUMENT,
         "synthetic model '%s': expected SHAPE:TYPE[:HEAD] with SHAPE falcon3-1b, mobilellm-1.5b, llama3-8b or "
-        "bitnet-2b4t, TYPE bf16, i8, mxfp4, u4, u2, ternary or u1, HEAD f16 or i8",
+        "bitnet-2b4t, TYPE bf16, i8, mxfp4, u4, u3, u2, ternary or u1, HEAD f16 or i8",
         spec);
 }
 

@@ -6,10 +6,7 @@
 #include <string.h>
 
 void crumb_tile_plane_order(unsigned bits, uint8_t order[32]) {
-    unsigned i = 0, n_planes = 8 / bits;
-    for (unsigned d = 0; d < bits; d++)
-        for (unsigned p = 0; p < n_planes; p++)
-            for (unsigned j = 0; j < 4; j++, i++) order[i] = (uint8_t)crumb_tile_k_of(32 / bits * d + n_planes * j + p);
+    for (unsigned k = 0; k < CRUMB_TILE_K; k++) order[crumb_tile_plane_position(bits, k)] = (uint8_t)k;
 }
 
 /* offset = *total, which then grows by n_bytes rounded up to 64. */
@@ -99,7 +96,7 @@ void crumb_matrix_row_to_f32(const crumb_matrix *matrix, uint64_t row, float *ou
         crumb_type_row_to_f32(matrix->type, (const uint8_t *)matrix->codes + row * row_bytes, k, 0, out);
         return;
     }
-    unsigned bits = matrix->bits, per_dword = 32 / bits, mask = (1u << bits) - 1;
+    unsigned bits = matrix->bits;
     uint64_t n_groups = crumb_div_up(k, matrix->group), tile_row = row / CRUMB_TILE_ROWS, lane = row % CRUMB_TILE_ROWS;
     const uint32_t *tile = (const uint32_t *)matrix->codes + tile_row * crumb_div_up(k, CRUMB_TILE_K) * bits * 16;
     for (uint64_t k0 = 0; k0 < k; k0 += CRUMB_TILE_K, tile += (size_t)bits * 16) {
@@ -107,7 +104,7 @@ void crumb_matrix_row_to_f32(const crumb_matrix *matrix, uint64_t row, float *ou
         float scale = load_scale(matrix, matrix->scales, at);
         float min = matrix->mins ? load_scale(matrix, matrix->mins, at) : 0;
         for (unsigned i = 0; i < CRUMB_TILE_K; i++) {
-            unsigned code = tile[i / per_dword * 16 + lane] >> (i % per_dword * bits) & mask;
+            unsigned code = crumb_tile_code(tile, bits, (unsigned)lane, i);
             float value = scale * (float)crumb_matrix_code_value(matrix, code);
             out[k0 + crumb_tile_k_of(i)] = matrix->mins ? value + min : value;
         }

@@ -10,6 +10,13 @@
  * masks plane p out of a dword meets four k's of one row; activations are therefore stored in *plane order*:
  * for each 32-block [bits dwords d][8/bits planes p][4 bytes j].
  *
+ * Widths that do not divide a byte are split: 3 = 2 + 1, 5 = 4 + 1 and 6 = 4 + 2 bits, a *base* of B and an *extra
+ * part* of X bits. A tile of theirs is [B base dwords][X extra dwords] x 16 rows. The base dwords hold the low B bits
+ * of every code as a tile of B bits does, L at bits B*e of dword d. The high X bits of the same L stand in extra dword
+ * d*X/B at bits B*e + X*(d % (B/X)): shifted right by X*(d % (B/X)), they lie at the low end of base dword d's fields.
+ * A CPU joins the two to one byte per code; to a GPU they are two operands, sum = sum_base + 2^B * sum_extra.
+ * Activations are in the plane order of the base.
+ *
  * The codes of a matrix with a *codebook* are 4 bits wide and stand for its entries: w = scale * codebook[u] + min.
  */
 #ifndef CRUMB_LOWBIT_TILE_H
@@ -30,19 +37,43 @@ static inline unsigned crumb_tile_linear_of(unsigned k) {
     return 2 * (k % 16) + k / 16;
 }
 
+/* Of a code's bits, those in the base: all, but for split codes. */
+static inline unsigned crumb_tile_base_bits(unsigned bits) {
+    return bits == 3 ? 2 : bits == 5 || bits == 6 ? 4 : bits;
+}
+
+/* The code of lane 0..15 and linear index L of a tile. */
+static inline unsigned crumb_tile_code(const uint32_t *tile, unsigned bits, unsigned lane, unsigned linear) {
+    unsigned base = crumb_tile_base_bits(bits), extra = bits - base, d = linear / (32 / base);
+    unsigned at = linear % (32 / base) * base, code = tile[d * CRUMB_TILE_ROWS + lane] >> at & ((1u << base) - 1);
+    if (!extra) return code;
+    uint32_t high = tile[(base + d * extra / base) * CRUMB_TILE_ROWS + lane];
+    return code | (high >> (at + extra * (d % (base / extra))) & ((1u << extra) - 1)) << base;
+}
+
+/* Writes it where zero is. */
+static inline void crumb_tile_set_code(uint32_t *tile, unsigned bits, unsigned lane, unsigned linear, unsigned code) {
+    unsigned base = crumb_tile_base_bits(bits), extra = bits - base, d = linear / (32 / base);
+    unsigned at = linear % (32 / base) * base;
+    tile[d * CRUMB_TILE_ROWS + lane] |= (code & ((1u << base) - 1)) << at;
+    if (extra)
+        tile[(base + d * extra / base) * CRUMB_TILE_ROWS + lane] |= code >> base << (at + extra * (d % (base / extra)));
+}
+
 /* Where k of a 32-block stands in plane-ordered activations: [dword][plane][byte]. */
 static inline unsigned crumb_tile_plane_position(unsigned bits, unsigned k) {
-    unsigned linear = crumb_tile_linear_of(k), planes = 8 / bits, per_dword = 32 / bits;
+    unsigned base = crumb_tile_base_bits(bits), planes = 8 / base, per_dword = 32 / base;
+    unsigned linear = crumb_tile_linear_of(k);
     return (linear / per_dword * planes + linear % planes) * 4 + linear % per_dword / planes;
 }
 
-/* order[i] = the k within a 32-block that stands at byte i of plane-ordered activations. bits is 1, 2, 4 or 8. */
+/* order[i] = the k within a 32-block that stands at byte i of plane-ordered activations. */
 void crumb_tile_plane_order(unsigned bits, uint8_t order[32]);
 
 /* How a matrix of weights lies in memory. Pointers are not owned. */
 typedef struct crumb_matrix {
     crumb_type type;        /* where it came from, and for dense matrices what it is */
-    uint8_t bits;           /* 1, 2, 4, 8: tile layout; 0: dense, row-major [M][K] of `type` */
+    uint8_t bits;           /* 1 to 6, 8: tile layout; 0: dense, row-major [M][K] of `type` */
     uint8_t max_code;       /* no code is larger */
     bool scales_f32;        /* scales and mins are f32, else f16 */
     int16_t mul, sub;       /* w = scale * (mul * u - sub) + min */

@@ -80,6 +80,14 @@ class Bench(CommandTest):
         for spec in ("gpt5:u2", "llama3-8b", "llama3-8b:u9", "llama3-8b:u2:x"):
             self.fails(2, "bench", "--synthetic", spec, *SMALL, says=re.escape(spec)[:4])
 
+    def test_synthetic_split_codes(self):
+        results = json.loads(self.succeeds("bench", "--synthetic", "mobilellm-1.5b:u3:i8", "-p", "4", "-n", "1", "-r",
+                                           "1", "--no-warmup", "-o", "json").stdout)
+        self.assertEqual([(r["model_type"], r["n_prompt"], r["n_gen"]) for r in results],
+                         [("llama 1.5B u3", 4, 0), ("llama 1.5B u3", 0, 1)])
+        # 1.52e9 codes of 3 bits with an f32 scale per row; a head of 8.5 bits; norms.
+        self.assertAlmostEqual(results[0]["model_size"] / 0.63e9, 1, delta=0.05)
+
     def test_synthetic_codebook(self):
         results = json.loads(self.succeeds("bench", "--synthetic", "mobilellm-1.5b:mxfp4:i8", "-p", "4", "-n", "1", "-r",
                                            "1", "--no-warmup", "-o", "json").stdout)

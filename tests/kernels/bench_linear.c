@@ -109,7 +109,7 @@ int main(int argc, char **argv) {
     p.max_code = row && p.bits == 2 ? 2 : 0;
     p.codebook = argc > 6 && strcmp(argv[6], "mxfp4") == 0 ? crumb_codebook_e2m1 : NULL;
     p.has_min = !row && p.bits == 4 && !p.codebook;
-    p.sub = p.bits == 8 ? 128 : p.has_min || p.codebook ? 0 : 1;
+    p.sub = p.has_min || p.codebook ? 0 : p.bits > 2 ? 1 << (p.bits - 1) : 1;
     run(&p, argc > 7 ? argv[7] : NULL);
     return 0;
 }

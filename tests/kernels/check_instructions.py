@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 TIERS = {"cpu/avxvnni": (r"\{vex\} vpdpbusd .*%ymm\d+$", "avxvnni"), "cpu/avx512": (r"vpdpbusd .*%zmm\d+$", "avx512vnni")}
-FORMS = ("u1", "u2", "u4", "u8", "c4")
+FORMS = ("u1", "u2", "u3", "u4", "u5", "u6", "u8", "c4")
 LEAST = 4  # one per plane, or per accumulator, of the narrowest inner loop: 8-bit codes in four streams
 
 

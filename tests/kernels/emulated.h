@@ -12,7 +12,10 @@ const crumb_cpu_kernel *crumb_emulated_kernels(size_t *n);
 #define EMULATED_FOR_FORMS(X, op, tier)                                                                                \
     X(op, u1, 1, 0, tier)                                                                                              \
     X(op, u2, 2, 0, tier)                                                                                              \
+    X(op, u3, 3, 0, tier)                                                                                              \
     X(op, u4, 4, 0, tier)                                                                                              \
+    X(op, u5, 5, 0, tier)                                                                                              \
+    X(op, u6, 6, 0, tier)                                                                                              \
     X(op, u8, 8, 0, tier)                                                                                              \
     X(op, c4, 4, 255, tier)
 #define EMULATED_FOR_ALL(X)                                                                                            \

@@ -48,8 +48,14 @@ SIMD_INLINE vint v_lookup(vint table, vint indices) {
 SIMD_INLINE vint v_and(vint a, vint b) {
     return (vint){_mm256_and_si256(a.low, b.low), _mm256_and_si256(a.high, b.high)};
 }
+SIMD_INLINE vint v_or(vint a, vint b) {
+    return (vint){_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)};
+}
 SIMD_INLINE vint v_shift_right(vint a, int n) {
     return (vint){_mm256_srli_epi32(a.low, n), _mm256_srli_epi32(a.high, n)};
+}
+SIMD_INLINE vint v_shift_left(vint a, int n) {
+    return (vint){_mm256_slli_epi32(a.low, n), _mm256_slli_epi32(a.high, n)};
 }
 SIMD_INLINE vint v_shift_right_signed(vint a, int n) {
     return (vint){_mm256_srai_epi32(a.low, n), _mm256_srai_epi32(a.high, n)};

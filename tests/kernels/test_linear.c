@@ -37,6 +37,13 @@ static const struct {
                 {8, 255, 1, 128, NULL},
                 {1, 1, 1, 0, NULL},
                 {2, 3, 2, 3, NULL},
+                {3, 7, 1, 4, NULL}, /* as GPTQ's and Q3_K's */
+                {3, 7, 1, 0, NULL},
+                {3, 4, 2, 4, NULL},
+                {5, 31, 1, 16, NULL}, /* as Q5_0 and Q5_1, Q6_K */
+                {5, 31, 1, 0, NULL},
+                {6, 63, 1, 32, NULL},
+                {6, 40, 3, 60, NULL},
                 {4, 15, 1, 0, crumb_codebook_e2m1},
                 {4, 15, 1, 0, codebook_of_31},
                 {4, 15, 1, 0, codebook_of_255},

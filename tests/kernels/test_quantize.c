@@ -73,12 +73,12 @@ static void compare(crumb_quantize_fn *fn, x_fill fill, unsigned bits, uint32_t 
 
 static void quantizers_equal_reference(void **state) {
     (void)state;
-    static const unsigned widths[] = {1, 2, 4, 8};
+    static const unsigned widths[] = {1, 2, 3, 4, 5, 6, 8};
     for (int isa = CRUMB_ISA_AVX2; isa < CRUMB_ISA_COUNT; isa++) {
         if (!crumb_isa_available((crumb_isa)isa)) continue;
         crumb_quantize_fn *fn = crumb_cpu_quantize_select((crumb_isa)isa);
         assert_ptr_not_equal(fn, crumb_quantize__ref);
-        for (size_t b = 0; b < 4; b++)
+        for (size_t b = 0; b < sizeof widths / sizeof widths[0]; b++)
             for (int fill = 0; fill < X_FILL_COUNT; fill++)
                 for (int row = 0; row < 2; row++) {
                     for (uint32_t group = 32; group <= 256; group *= 2)

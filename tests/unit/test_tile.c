@@ -158,12 +158,14 @@ static void equal_scales_of_rows_are_merged(void **state) {
 
 static void plane_order_matches_the_tiles(void **state) {
     (void)state;
-    static const unsigned all_bits[] = {1, 2, 4, 8};
-    for (int i = 0; i < 4; i++) {
-        unsigned bits = all_bits[i], n_planes = 8 / bits;
+    static const struct {
+        unsigned bits, base;
+    } widths[] = {{1, 1}, {2, 2}, {3, 2}, {4, 4}, {5, 4}, {6, 4}, {8, 8}};
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+        unsigned bits = widths[i].base, n_planes = 8 / bits;
         uint8_t order[32];
         bool seen[32] = {0};
-        crumb_tile_plane_order(bits, order);
+        crumb_tile_plane_order(widths[i].bits, order);
         for (unsigned at = 0; at < 32; at++) {
             unsigned d = at / (4 * n_planes), plane = at / 4 % n_planes, j = at % 4;
             assert_int_equal(order[at], crumb_tile_k_of(32 / bits * d + n_planes * j + plane));
@@ -267,13 +269,85 @@ static void rows_of_codebooks_are_entries(void **state) {
     assert_true(range.low == -12 && range.high == 12);
 }
 
+/* Where single codes of split widths stand, worked out by hand from the definition. */
+static void split_codes_stand_where_the_layout_says(void **state) {
+    (void)state;
+    static const struct {
+        unsigned bits, linear, code, base_dword, extra_dword;
+        uint32_t base, extra;
+    } cases[] = {{3, 0, 7, 0, 2, 3, 1},
+                 {3, 1, 5, 0, 2, 1u << 2, 1u << 2},
+                 {3, 16, 4, 1, 2, 0, 1u << 1}, /* the extra bits of dword 1 lie between those of dword 0 */
+                 {3, 31, 6, 1, 2, 2u << 30, 1u << 31},
+                 {5, 0, 31, 0, 4, 15, 1},
+                 {5, 9, 17, 1, 4, 1u << 4, 1u << 5},
+                 {5, 31, 24, 3, 4, 8u << 28, 1u << 31},
+                 {6, 0, 63, 0, 4, 15, 3},
+                 {6, 8, 33, 1, 4, 1, 2u << 2},
+                 {6, 16, 48, 2, 5, 0, 3},
+                 {6, 31, 29, 3, 5, 13u << 28, 1u << 30}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint32_t tile[6 * 16] = {0};
+        const unsigned lane = 11;
+        tile[cases[i].base_dword * 16 + lane] = cases[i].base;
+        tile[cases[i].extra_dword * 16 + lane] = cases[i].extra;
+        for (unsigned linear = 0; linear < 32; linear++)
+            assert_int_equal(crumb_tile_code(tile, cases[i].bits, lane, linear),
+                             linear == cases[i].linear ? cases[i].code : 0);
+        uint32_t written[6 * 16] = {0};
+        crumb_tile_set_code(written, cases[i].bits, lane, cases[i].linear, cases[i].code);
+        assert_memory_equal(written, tile, sizeof tile);
+    }
+}
+
+/* Row 18 of a matrix of two tile-rows and two 32-blocks: no code disturbs another. */
+static void rows_of_split_codes_decode(void **state) {
+    (void)state;
+    for (unsigned bits = 3; bits <= 6; bits++) {
+        uint32_t tiles[4 * 6 * 16] = {0};
+        float scales[2][2][16] = {0}, mins[2][2][16] = {0}, row[64];
+        for (unsigned k = 0; k < 64; k++) {
+            uint32_t *tile = tiles + (size_t)(2 + k / 32) * bits * 16;
+            for (unsigned lane = 0; lane < 16; lane++)
+                crumb_tile_set_code(tile, bits, lane, crumb_tile_linear_of(k % 32),
+                                    lane == 2 ? k * 5 % (1u << bits) : (1u << bits) - 1);
+        }
+        scales[1][0][2] = 0.5f;
+        scales[1][1][2] = 2;
+        mins[1][1][2] = -3;
+        crumb_matrix w = {.bits = (uint8_t)bits,
+                          .max_code = (uint8_t)((1u << bits) - 1),
+                          .scales_f32 = true,
+                          .mul = 1,
+                          .sub = 4,
+                          .m = 32,
+                          .k = 64,
+                          .group = 32,
+                          .codes = tiles,
+                          .scales = scales,
+                          .mins = mins};
+        crumb_matrix_row_to_f32(&w, 18, row);
+        for (unsigned k = 0; k < 64; k++) {
+            float code = (float)(k * 5 % (1u << bits));
+            assert_true(row[k] == (k < 32 ? 0.5f * (code - 4) : 2 * (code - 4) - 3));
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packing_keeps_every_weight),      cmocka_unit_test(codes_stand_where_the_layout_says),
-        cmocka_unit_test(padding_rows_have_zero_scales),   cmocka_unit_test(ranges_of_tile_rows_add_up),
-        cmocka_unit_test(plane_order_matches_the_tiles),   cmocka_unit_test(damaged_scales_and_codes_are_refused),
-        cmocka_unit_test(equal_scales_of_rows_are_merged), cmocka_unit_test(largest_finite_values_are_kept),
-        cmocka_unit_test(rows_of_codebooks_are_entries),   cmocka_unit_test(impossible_shapes_are_refused),
+        cmocka_unit_test(packing_keeps_every_weight),
+        cmocka_unit_test(codes_stand_where_the_layout_says),
+        cmocka_unit_test(padding_rows_have_zero_scales),
+        cmocka_unit_test(ranges_of_tile_rows_add_up),
+        cmocka_unit_test(plane_order_matches_the_tiles),
+        cmocka_unit_test(damaged_scales_and_codes_are_refused),
+        cmocka_unit_test(equal_scales_of_rows_are_merged),
+        cmocka_unit_test(largest_finite_values_are_kept),
+        cmocka_unit_test(rows_of_codebooks_are_entries),
+        cmocka_unit_test(impossible_shapes_are_refused),
+        cmocka_unit_test(split_codes_stand_where_the_layout_says),
+        cmocka_unit_test(rows_of_split_codes_decode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
