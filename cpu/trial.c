@@ -220,3 +220,7 @@ crumb_status crumb_trial_pack(crumb_trial *t, const crumb_cpu_layout *layout, cr
     args->prepared = t->prepared;
     return CRUMB_OK;
 }
+
+double crumb_trial_max_nmse(const crumb_cpu_kernel *kernel, uint64_t n_values) {
+    return (double)kernel->max_nmse * (n_values < 16 ? 1e4 : 1.0);
+}

@@ -56,4 +56,8 @@ crumb_linear_args crumb_trial_args(const crumb_trial *trial, float *y, size_t y_
 crumb_status crumb_trial_pack(crumb_trial *trial, const crumb_cpu_layout *layout, crumb_linear_args *args,
                               crumb_error *err);
 
+/* The normalized error up to which a kernel that only approximates is right in n values. One value may lie close to 0
+ * and be all that its error is compared with: fewer than 16 are held to 10000 times the row's bound. */
+double crumb_trial_max_nmse(const crumb_cpu_kernel *kernel, uint64_t n_values);
+
 #endif
