@@ -49,6 +49,7 @@ static crumb_status device_open(const crumb_device_params *params, crumb_device 
     d->ops = crumb_float_ops_select(isa);
     d->quantize = crumb_cpu_quantize_select(isa);
     d->interleave = crumb_cpu_interleave_select(isa);
+    d->tuning = params->tuning;
     d->log = params->log;
     d->log_user = params->log_user;
     crumb_cpu_model_name(d->detail, sizeof d->detail);

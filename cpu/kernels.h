@@ -68,6 +68,17 @@ typedef void crumb_quantize_fn(const float *x, size_t x_stride, uint32_t k, unsi
 typedef void crumb_interleave_fn(const crumb_q8 *x, unsigned bits, uint32_t n0, uint32_t n1);
 enum { CRUMB_INTERLEAVE_ROWS = 12 }; /* a multiple of every tier's register blocks */
 
+/* What changes a kernel's speed and not its results: `crumb tune` finds values for a machine. 0 is a default. */
+typedef struct crumb_cpu_knobs {
+    uint32_t streams;    /* GEMV: tile-rows read at once: 1, 2, 4 */
+    uint32_t near_bytes; /* GEMV: how far ahead in each stream lines are fetched into L1 */
+    uint32_t far_kb;     /* GEMV: and into L2; the default is not at all */
+    uint32_t block_kb;   /* GEMM: activations of a block of columns */
+    uint32_t columns;    /* GEMM: the fewest of a block */
+    uint32_t steps;      /* GEMM: of a panel */
+    uint32_t share;      /* a chunk is 1 / (share * threads) of what is left */
+} crumb_cpu_knobs;
+
 typedef struct crumb_linear_args {
     const crumb_matrix *w;
     crumb_q8 x;      /* quantized activations (tile layout) */
@@ -83,6 +94,7 @@ typedef struct crumb_linear_args {
     const float *bias; /* [m] or NULL */
     void *scratch;     /* per thread, at least the row's scratch_bytes, 64-byte aligned */
     size_t scratch_bytes;
+    crumb_cpu_knobs knobs;
     const void *packed;   /* for a kernel with a layout of its own: what its pack and prepare have made */
     const void *prepared; /* of w and of all n rows of activations */
 } crumb_linear_args;
@@ -128,10 +140,14 @@ bool crumb_cpu_kernel_takes(const crumb_cpu_kernel *kernel, const crumb_matrix *
 /* The kernel for a matrix and a batch: the highest rank that fits the tier; the scalar reference always fits low-bit
  * matrices of K <= CRUMB_LINEAR_MAX_K. NULL when nothing fits. */
 const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act_quant act, uint32_t n, crumb_isa isa);
+/* The kernel of that name, if it fits as well; NULL. */
+const crumb_cpu_kernel *crumb_cpu_kernel_find(const char *name, const crumb_matrix *w, crumb_act_quant act, uint32_t n,
+                                              crumb_isa isa);
+const char *crumb_cpu_kernels_hash(void); /* of the kernels' text: measurements of other text mean nothing */
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa);
 crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa); /* NULL: the tier's GEMM reads q */
-/* Scratch bytes per thread that any kernel may need for this matrix, whatever n. */
-size_t crumb_cpu_kernel_scratch(const crumb_matrix *w);
+/* Scratch bytes per thread that any kernel may need for this matrix and these knobs, whatever n. */
+size_t crumb_cpu_kernel_scratch(const crumb_matrix *w, const crumb_cpu_knobs *knobs);
 
 /* Prototypes of every row. */
 #define CRUMB_CPU_KERNEL(name, op, bits, type, acts, isa, max_n, rank, bound, fn)     crumb_linear_fn fn;

@@ -19,6 +19,7 @@ struct crumb_device {
     const crumb_float_ops *ops;
     crumb_quantize_fn *quantize;
     crumb_interleave_fn *interleave; /* or NULL */
+    crumb_tuning *tuning;            /* measured choices; not owned; NULL: none */
     crumb_log_fn log;                /* NULL: none */
     void *log_user;
     char detail[96];
@@ -54,7 +55,12 @@ typedef struct crumb_linear_range {
     uint32_t tile0, tile1;
     uint8_t input;                                     /* which of the step's inputs */
     const crumb_cpu_kernel *kernel[CRUMB_SMALL_N + 1]; /* by n; [0] for more than CRUMB_SMALL_N */
+    crumb_cpu_knobs knobs[2];                          /* for up to CRUMB_SMALL_N rows, for more */
 } crumb_linear_range;
+
+typedef struct crumb_chunks {
+    uint32_t first, n; /* of the plan's chunk bounds */
+} crumb_chunks;
 
 struct crumb_step {
     const crumb_step_kind *kind;
@@ -72,7 +78,7 @@ struct crumb_step {
             bool gated; /* parts are gate and up, taken tile by tile together */
             crumb_activation_fn gated_fn;
             crumb_value gated_out;
-            uint32_t first_chunk, n_chunks; /* of the plan's chunk bounds */
+            crumb_chunks chunks[2]; /* for up to CRUMB_SMALL_N rows, for more */
         } linear;
         struct {
             crumb_value q, k, v, out;

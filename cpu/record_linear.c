@@ -1,8 +1,11 @@
 /* Recording linear ops: what is folded in, how inputs are quantized, which kernels run, how rows are cut into chunks.
  */
+#include "cpu/chunks.h"
+#include "cpu/knobs.h"
 #include "cpu/record.h"
 
 #include "host/base/checked.h"
+#include "host/kernel/tuning.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,6 +102,37 @@ static void log_choices(const crumb_plan *p) {
     }
 }
 
+/* Kernels and knobs that were measured to be faster here than those of the highest rank. */
+static crumb_status apply_tuning(const crumb_recorder *r, crumb_act_quant act, crumb_linear_range *range,
+                                 crumb_error *err) {
+    const crumb_device *d = r->p->device;
+    const crumb_matrix *w = range->part.w;
+    for (int many = 0; many < 2; many++) {
+        const uint32_t n = !many ? 1 : r->p->max_rows > CRUMB_SMALL_N ? r->p->max_rows : CRUMB_SMALL_N + 1;
+        crumb_tuning_key key = {.m = w->m,
+                                .k = w->k,
+                                .n = n,
+                                .group = w->group,
+                                .act = (uint32_t)act,
+                                .n_threads = (uint32_t)r->p->n_threads};
+        crumb_tuning_record record;
+        bool found;
+        snprintf(key.device, sizeof key.device, "%s", d->detail);
+        snprintf(key.target, sizeof key.target, "%s", crumb_isa_name(d->isa));
+        snprintf(key.source, sizeof key.source, "%s", crumb_cpu_kernels_hash());
+        snprintf(key.weights, sizeof key.weights, "%s%u", w->codebook ? "c" : "u", w->bits);
+        CRUMB_TRY(crumb_tuning_find(d->tuning, &key, &record, &found, err));
+        if (!found) continue;
+        for (uint32_t i = many ? 0 : 1; i <= (many ? 0 : CRUMB_SMALL_N); i++) {
+            const crumb_cpu_kernel *tuned = crumb_cpu_kernel_find(record.kernel, w, act, many ? n : i, d->isa);
+            if (!tuned) continue;
+            range->kernel[i] = tuned;
+            range->knobs[many] = crumb_cpu_knobs_parse(tuned->op, record.knobs);
+        }
+    }
+    return CRUMB_OK;
+}
+
 static crumb_status choose_kernels(crumb_recorder *r, const crumb_op *op, crumb_linear_range *range, crumb_error *err) {
     const crumb_matrix *w = range->part.w;
     crumb_isa isa = r->p->device->isa;
@@ -110,8 +144,11 @@ static crumb_status choose_kernels(crumb_recorder *r, const crumb_op *op, crumb_
             return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "no kernel for %s weights, %u x %u, in tier %s",
                               crumb_type_get_info(w->type)->name, w->m, w->k, crumb_isa_name(isa));
     }
-    size_t n_bytes = crumb_cpu_kernel_scratch(w);
-    if (n_bytes > r->p->kernel_scratch_bytes) r->p->kernel_scratch_bytes = n_bytes;
+    if (r->p->device->tuning && w->bits) CRUMB_TRY(apply_tuning(r, act, range, err));
+    for (int many = 0; many < 2; many++) {
+        size_t n_bytes = crumb_cpu_kernel_scratch(w, &range->knobs[many]);
+        if (n_bytes > r->p->kernel_scratch_bytes) r->p->kernel_scratch_bytes = n_bytes;
+    }
     return CRUMB_OK;
 }
 
@@ -127,19 +164,19 @@ static crumb_status add_bound(crumb_recorder *r, uint32_t bound, crumb_error *er
     return CRUMB_OK;
 }
 
-/* Large chunks first and ever smaller ones: few calls and long streams, and still no thread waits long for the last. */
+/* Chunks for a few rows of activations and for many, whose kernels may have other knobs. */
 static crumb_status cut_chunks(crumb_recorder *r, crumb_step *s, uint32_t n_units, crumb_error *err) {
-    const uint64_t least_bytes = 16384;
-    const crumb_matrix *w = s->linear.parts[0].part.w;
-    uint64_t unit_bytes = (uint64_t)w->k * CRUMB_TILE_ROWS * (w->bits ? w->bits : 16) / 8 + 1;
-    uint32_t least = (uint32_t)crumb_div_up(least_bytes, unit_bytes), share = 2 * (uint32_t)r->p->n_threads;
-    s->linear.first_chunk = (uint32_t)r->n_chunk_bounds;
-    CRUMB_TRY(add_bound(r, 0, err));
-    for (uint32_t at = 0; at < n_units; s->linear.n_chunks++) {
-        uint32_t left = n_units - at, n = r->p->n_threads == 1 ? left : (left + share - 1) / share;
-        if (n < least) n = least < left ? least : left;
-        at += n;
-        CRUMB_TRY(add_bound(r, at, err));
+    const crumb_linear_range *part = &s->linear.parts[0];
+    const crumb_matrix *w = part->part.w;
+    const uint64_t unit_bytes = (uint64_t)w->k * CRUMB_TILE_ROWS * (w->bits ? w->bits : 16) / 8;
+    for (int many = 0; many < 2; many++) {
+        crumb_chunks *chunks = &s->linear.chunks[many];
+        chunks->first = (uint32_t)r->n_chunk_bounds;
+        CRUMB_TRY(add_bound(r, 0, err));
+        for (uint32_t at = 0; at < n_units; chunks->n++) {
+            at = crumb_chunk_end(at, n_units, unit_bytes, r->p->n_threads, part->knobs[many].share);
+            CRUMB_TRY(add_bound(r, at, err));
+        }
     }
     return CRUMB_OK;
 }

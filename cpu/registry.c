@@ -4,6 +4,8 @@
 
 #include "host/base/checked.h"
 
+#include <string.h>
+
 static const crumb_cpu_kernel kernels[] = {
 #define CRUMB_CPU_KERNEL(name, op, bits, type, acts, isa, max_n, rank, bound, fn)                                      \
     {name, CRUMB_CPU_##op, bits, CRUMB_TYPE_##type, acts, CRUMB_ISA_##isa, max_n, rank, bound, fn, 0, NULL, 0},
@@ -50,6 +52,17 @@ const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act
     return best;
 }
 
+const crumb_cpu_kernel *crumb_cpu_kernel_find(const char *name, const crumb_matrix *w, crumb_act_quant act, uint32_t n,
+                                              crumb_isa isa) {
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
+        if (strcmp(kernels[i].name, name) == 0) return fits(&kernels[i], w, act, n, isa) ? &kernels[i] : NULL;
+    return NULL;
+}
+
+const char *crumb_cpu_kernels_hash(void) {
+    return CRUMB_CPU_KERNELS_HASH;
+}
+
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa) {
     return crumb_isa_includes(isa, CRUMB_ISA_AVX2) ? crumb_quantize__avx2 : crumb_quantize__ref;
 }
@@ -65,9 +78,9 @@ crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa) {
     return NULL;
 }
 
-size_t crumb_cpu_kernel_scratch(const crumb_matrix *w) {
+size_t crumb_cpu_kernel_scratch(const crumb_matrix *w, const crumb_cpu_knobs *knobs) {
     uint32_t k_padded = (uint32_t)crumb_round_up(w->k, CRUMB_TILE_K);
     size_t row = k_padded * sizeof(float); /* one decoded row, for float activations */
-    size_t gemm = w->bits ? crumb_gemm_scratch_bytes(k_padded) : 0;
+    size_t gemm = w->bits ? crumb_gemm_scratch_bytes(k_padded, knobs) : 0;
     return row > gemm ? row : gemm;
 }

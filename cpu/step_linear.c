@@ -147,6 +147,7 @@ static void compute(const crumb_plan *p, const crumb_step *s, int thread, const 
         .bias = part->bias,
         .scratch = crumb_plan_thread(p, thread) + p->kernel_scratch,
         .scratch_bytes = p->kernel_scratch_bytes,
+        .knobs = range->knobs[n > CRUMB_SMALL_N],
     };
     if (s->linear.add != CRUMB_NO_VALUE) {
         args.add_stride = p->values[s->linear.add].width;
@@ -203,13 +204,18 @@ static void compute_units(const crumb_plan *p, const crumb_step *s, int thread, 
     }
 }
 
+static const crumb_chunks *chunks_for(const crumb_plan *p, const crumb_step *s) {
+    return &s->linear.chunks[crumb_step_n(p, s) > CRUMB_SMALL_N];
+}
+
 static uint32_t linear_items(const crumb_plan *p, const crumb_step *s) {
-    return crumb_step_n(p, s) ? s->linear.n_chunks : 0;
+    return crumb_step_n(p, s) ? chunks_for(p, s)->n : 0;
 }
 
 /* Items come from the highest down: the highest is the first chunk, and the largest. */
 static void linear(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
-    uint32_t index = (uint32_t)(s - p->steps), chunk = s->linear.first_chunk + s->linear.n_chunks - 1 - item;
+    const crumb_chunks *chunks = chunks_for(p, s);
+    uint32_t index = (uint32_t)(s - p->steps), chunk = chunks->first + chunks->n - 1 - item;
     bool shared = shares_inputs(p, s);
     prepared in = inputs_of(p, s, walker->thread, shared);
     if (!shared && walker->prepared_step != index) prepare_rows(p, s, walker->thread, &in, 0, crumb_step_n(p, s));

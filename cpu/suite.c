@@ -1,6 +1,8 @@
 /* The CPU's kernels one by one, outside of plans: comparing each with the reference and timing it on all threads. */
 #include "cpu/suite.h"
 
+#include "cpu/chunks.h"
+#include "cpu/knobs.h"
 #include "cpu/pool.h"
 #include "cpu/probe.h"
 #include "cpu/trial.h"
@@ -69,18 +71,48 @@ static bool shape_fits(const crumb_kernel_problem *p) {
     return !p->group || (p->group % CRUMB_TILE_K == 0 && crumb_round_up(p->k, CRUMB_TILE_K) % p->group == 0);
 }
 
+static crumb_matrix shape_of_problem(const crumb_kernel_problem *p) {
+    return (crumb_matrix){.bits = (uint8_t)p->format->bits,
+                          .max_code = (uint8_t)p->format->max_code,
+                          .mul = (int16_t)p->format->mul,
+                          .sub = (int16_t)p->format->sub,
+                          .codebook = p->format->codebook,
+                          .m = p->m,
+                          .k = p->k,
+                          .group = p->group ? p->group : (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K)};
+}
+
 static bool takes(size_t kernel, const crumb_kernel_problem *p) {
     const crumb_cpu_kernel *row = row_of(kernel);
     if (!crumb_isa_available(row->isa) || !(row->acts >> p->act & 1) || !shape_fits(p)) return false;
-    const crumb_matrix w = {.bits = (uint8_t)p->format->bits,
-                            .max_code = (uint8_t)p->format->max_code,
-                            .mul = (int16_t)p->format->mul,
-                            .sub = (int16_t)p->format->sub,
-                            .codebook = p->format->codebook,
-                            .m = p->m,
-                            .k = p->k,
-                            .group = p->group ? p->group : (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K)};
+    const crumb_matrix w = shape_of_problem(p);
     return row->bits != 0 && crumb_cpu_kernel_takes(row, &w);
+}
+
+static size_t chosen(const crumb_kernel_problem *p) {
+    const crumb_matrix w = shape_of_problem(p);
+    size_t n;
+    const crumb_cpu_kernel *rows = crumb_cpu_kernels(&n);
+    const crumb_cpu_kernel *row = shape_fits(p) ? crumb_cpu_kernel_select(&w, p->act, p->n, crumb_isa_best()) : NULL;
+    return row ? (size_t)(row - rows) : SIZE_MAX;
+}
+
+/* ---- settings ---------------------------------------------------------------------------------------------- */
+
+static size_t n_settings(size_t kernel) {
+    const crumb_cpu_kernel *row = row_of(kernel);
+    return row->layout || row->isa == CRUMB_ISA_SCALAR ? 1 : crumb_cpu_knobs_count(row->op);
+}
+
+static void setting(size_t kernel, size_t number, char knobs[CRUMB_KNOBS_BYTES]) {
+    const crumb_cpu_knobs values = crumb_cpu_knobs_candidate(row_of(kernel)->op, number);
+    crumb_cpu_knobs_print(row_of(kernel)->op, &values, knobs, CRUMB_KNOBS_BYTES);
+}
+
+static void identify(char device[96], char target[32], char source[20]) {
+    crumb_cpu_model_name(device, 96);
+    snprintf(target, 32, "%s", crumb_isa_name(crumb_isa_best()));
+    snprintf(source, 20, "%s", crumb_cpu_kernels_hash());
 }
 
 /* ---- comparing --------------------------------------------------------------------------------------------- */
@@ -105,8 +137,8 @@ static void compare(const crumb_cpu_kernel *row, const crumb_trial_params *p, co
     snprintf(out->where, sizeof out->where, "the error is %g of the result, above %g", out->nmse, limit);
 }
 
-static crumb_status check_trial(const crumb_cpu_kernel *row, crumb_trial *t, float *y, float *expected,
-                                crumb_kernel_check *out, crumb_error *err) {
+static crumb_status check_trial(const crumb_cpu_kernel *row, const char *knobs, crumb_trial *t, float *y,
+                                float *expected, crumb_kernel_check *out, crumb_error *err) {
     const crumb_trial_params *p = &t->params;
     crumb_linear_args args = crumb_trial_args(t, expected, p->m);
     if (p->act == CRUMB_ACT_F32)
@@ -114,14 +146,15 @@ static crumb_status check_trial(const crumb_cpu_kernel *row, crumb_trial *t, flo
     else
         crumb_linear_i8__ref(&args);
     args.y = y;
+    args.knobs = crumb_cpu_knobs_parse(row->op, knobs);
     if (row->layout) CRUMB_TRY(crumb_trial_pack(t, row->layout, &args, err));
     row->run(&args);
     compare(row, p, y, expected, out);
     return CRUMB_OK;
 }
 
-static crumb_status check(size_t kernel, const crumb_kernel_problem *problem, uint64_t seed, bool extreme,
-                          crumb_kernel_check *out, crumb_error *err) {
+static crumb_status check(size_t kernel, const char *knobs, const crumb_kernel_problem *problem, uint64_t seed,
+                          bool extreme, crumb_kernel_check *out, crumb_error *err) {
     crumb_trial_params params = trial_params(problem);
     const bool bounded = params.act != CRUMB_ACT_F32; /* sums of floats have no bound to reach */
     if (extreme && bounded) params.fill = seed % 2 ? CRUMB_FILL_POSITIVE : CRUMB_FILL_NEGATIVE;
@@ -132,13 +165,15 @@ static crumb_status check(size_t kernel, const crumb_kernel_problem *problem, ui
     crumb_status status = crumb_trial_create(&params, &seed, &t, err);
     if (status == CRUMB_OK) status = crumb_calloc(2 * (uint64_t)params.n * params.m, sizeof(float), "results", &y, err);
     if (status == CRUMB_OK)
-        status = check_trial(row_of(kernel), &t, y, (float *)y + (size_t)params.n * params.m, out, err);
+        status = check_trial(row_of(kernel), knobs, &t, y, (float *)y + (size_t)params.n * params.m, out, err);
     free(y);
     crumb_trial_destroy(&t);
     return status;
 }
 
 /* ---- timing ------------------------------------------------------------------------------------------------ */
+
+enum { MAX_CHUNKS = 512 };
 
 struct crumb_kernel_bench {
     crumb_probe *probe; /* and its pool, so that idle threads of another do not spin beside it */
@@ -153,6 +188,7 @@ struct crumb_kernel_bench {
     const crumb_cpu_kernel *row;
     crumb_linear_args args;
     uint32_t unit, n_items; /* tile-rows that an item takes a multiple of */
+    uint32_t bounds[MAX_CHUNKS + 1];
 };
 
 static int bench_threads(const crumb_kernel_bench *b) {
@@ -167,8 +203,8 @@ static uint32_t bench_items(void *ctx, uint32_t step) {
 static void bench_item(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
     (void)step;
     crumb_kernel_bench *b = ctx;
-    const uint64_t n_units = crumb_div_up(b->args.tile1, b->unit);
-    uint64_t begin = n_units * item / b->n_items * b->unit, end = n_units * (item + 1) / b->n_items * b->unit;
+    const uint32_t chunk = b->n_items - 1 - item; /* the first and largest one comes first, as the highest item */
+    uint64_t begin = (uint64_t)b->bounds[chunk] * b->unit, end = (uint64_t)b->bounds[chunk + 1] * b->unit;
     crumb_linear_args args = b->args;
     args.scratch = b->scratch + (size_t)walker->thread * b->scratch_bytes;
     args.tile0 = (uint32_t)begin;
@@ -222,13 +258,14 @@ static crumb_status bench_create(const crumb_kernel_problem *problem, int n_thre
 }
 
 /* Points the bench at a kernel, and lays weights and activations out for it. */
-static crumb_status choose(crumb_kernel_bench *b, size_t kernel, crumb_error *err) {
+static crumb_status choose(crumb_kernel_bench *b, size_t kernel, const char *knobs, crumb_error *err) {
     const crumb_cpu_kernel *row = row_of(kernel);
     const void *packed = b->args.packed, *prepared = b->args.prepared;
     b->row = row;
     b->args = crumb_trial_args(&b->trial, b->y, b->trial.params.m);
     b->args.packed = packed;
     b->args.prepared = prepared;
+    b->args.knobs = crumb_cpu_knobs_parse(row->op, knobs);
     b->unit = row->layout ? row->layout->rows / CRUMB_TILE_ROWS : 1;
     if (!row->layout || row->layout == b->packed_for) return CRUMB_OK;
     b->packed_for = NULL;
@@ -253,13 +290,20 @@ static double run_once(crumb_kernel_bench *b) {
     return (double)(crumb_now_ns() - began);
 }
 
-/* Chunks per thread: one that a GEMV reads in one go; several where a thread that falls behind would hold up others. */
-static uint32_t items_for(const crumb_kernel_bench *b) {
-    return (uint32_t)bench_threads(b) * (b->args.n > 4 ? 4 : 1);
+/* As a plan cuts chunks. */
+static void cut(crumb_kernel_bench *b) {
+    const uint32_t n_units = (uint32_t)crumb_div_up(b->args.tile1, b->unit);
+    const uint64_t unit_bytes = (uint64_t)b->unit * CRUMB_TILE_ROWS * b->trial.w.k * b->trial.w.bits / 8;
+    b->n_items = 0;
+    for (uint32_t at = 0; at < n_units && b->n_items < MAX_CHUNKS; b->bounds[++b->n_items] = at)
+        at = b->n_items + 1 == MAX_CHUNKS
+                 ? n_units
+                 : crumb_chunk_end(at, n_units, unit_bytes, bench_threads(b), b->args.knobs.share);
 }
 
-static crumb_status bench_run(crumb_kernel_bench *b, size_t kernel, bool cold, double *ns, crumb_error *err) {
-    CRUMB_TRY(choose(b, kernel, err));
+static crumb_status bench_run(crumb_kernel_bench *b, size_t kernel, const char *knobs, bool cold, double *ns,
+                              crumb_error *err) {
+    CRUMB_TRY(choose(b, kernel, knobs, err));
     const crumb_matrix *w = &b->trial.w;
     if (cold) {
         flush(b->row->layout ? b->trial.packed : w->codes,
@@ -267,7 +311,7 @@ static crumb_status bench_run(crumb_kernel_bench *b, size_t kernel, bool cold, d
         flush(w->scales, scale_bytes(w));
         flush(w->mins, scale_bytes(w));
     }
-    b->n_items = items_for(b);
+    cut(b);
     *ns = run_once(b);
     return CRUMB_OK;
 }
@@ -275,7 +319,7 @@ static crumb_status bench_run(crumb_kernel_bench *b, size_t kernel, bool cold, d
 /* Half of L2 for the weights, on the calling thread alone: L1 holds too few rows for kernels that read several streams.
  */
 static crumb_status bench_run_near(crumb_kernel_bench *b, size_t kernel, double *ns, double *share, crumb_error *err) {
-    CRUMB_TRY(choose(b, kernel, err));
+    CRUMB_TRY(choose(b, kernel, "", err));
     const uint64_t cache = crumb_cache_bytes(2) ? crumb_cache_bytes(2) / 2 : 131072;
     uint64_t unit_bytes = (uint64_t)b->unit * b->trial.x.k_padded * CRUMB_TILE_ROWS * b->trial.w.bits / 8;
     uint64_t n_units = unit_bytes < cache ? cache / unit_bytes : 1;
@@ -308,6 +352,10 @@ const crumb_kernel_suite crumb_kernel_suite_cpu = {.backend = "cpu",
                                                    .n_kernels = n_kernels,
                                                    .info = info,
                                                    .takes = takes,
+                                                   .chosen = chosen,
+                                                   .n_settings = n_settings,
+                                                   .setting = setting,
+                                                   .identify = identify,
                                                    .check = check,
                                                    .bench_create = bench_create,
                                                    .bench_destroy = bench_destroy,

@@ -1,5 +1,7 @@
 #include "cpu/trial.h"
 
+#include "cpu/knobs.h"
+
 #include "host/base/checked.h"
 #include "host/base/half.h"
 #include "host/base/memory.h"
@@ -168,7 +170,7 @@ crumb_status crumb_trial_create(const crumb_trial_params *params, uint64_t *seed
     CRUMB_TRY(allocate((uint64_t)params->n * params->m * sizeof(float), &out->add, err));
     for (size_t i = 0; i < params->m; i++) out->bias[i] = crumb_random_f32(seed);
     for (size_t i = 0; i < (size_t)params->n * params->m; i++) out->add[i] = crumb_random_f32(seed);
-    out->scratch_bytes = crumb_cpu_kernel_scratch(&out->w);
+    out->scratch_bytes = crumb_cpu_knobs_scratch(&out->w);
     return allocate(out->scratch_bytes, &out->scratch, err);
 }
 

@@ -121,6 +121,7 @@ typedef struct crumb_row {
 
 /* ---- the backend ------------------------------------------------------------------------------------------- */
 
+typedef struct crumb_tuning crumb_tuning; /* host/kernel/tuning.h */
 typedef struct crumb_device crumb_device; /* defined by each backend */
 typedef struct crumb_buffer crumb_buffer;
 typedef struct crumb_kv_cache crumb_kv_cache;
@@ -131,6 +132,7 @@ typedef struct crumb_device_params {
     int n_threads;      /* 0: one per physical core */
     crumb_log_fn log;
     void *log_user;
+    crumb_tuning *tuning; /* measured choices of kernels, which outlive the device; NULL: none */
 } crumb_device_params;
 
 typedef struct crumb_device_info {

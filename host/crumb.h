@@ -78,6 +78,7 @@ typedef struct crumb_model_params {
     void *progress_user;
     crumb_log_fn log;
     void *log_user;
+    const char *tuning; /* database of `crumb tune`; NULL: CRUMB_TUNING from the environment, else the user's; "none" */
 } crumb_model_params;
 
 CRUMB_API crumb_model_params crumb_model_params_default(void);

@@ -255,14 +255,14 @@ SIMD_INLINE void gemm_take_scales(const gemm_block *b, uint32_t tile, uint32_t s
 }
 
 /* Steps of K per panel: whole groups where they are smaller than a panel. */
-SIMD_INLINE uint32_t gemm_chunk_steps(const shape *s) {
-    uint32_t group_steps = s->group_blocks * BLOCK_STEPS;
-    return group_steps < GEMM_CHUNK_STEPS ? GEMM_CHUNK_STEPS / group_steps * group_steps : GEMM_CHUNK_STEPS;
+SIMD_INLINE uint32_t gemm_chunk_steps(const shape *s, uint32_t wanted) {
+    uint32_t group_steps = s->group_blocks * BLOCK_STEPS, most = wanted ? wanted : GEMM_CHUNK_STEPS;
+    return group_steps < most ? most / group_steps * group_steps : most;
 }
 
 SIMD_INLINE void gemm_tile(const gemm_block *b, uint32_t tile, const int bits, const int width, const bool has_zero,
                            const bool has_min, const bool whole) {
-    const uint32_t n_steps = b->s.n_blocks * BLOCK_STEPS, chunk = gemm_chunk_steps(&b->s);
+    const uint32_t n_steps = b->s.n_blocks * BLOCK_STEPS, chunk = gemm_chunk_steps(&b->s, b->a->knobs.steps);
     for (uint32_t step = 0; step < n_steps; step += chunk) {
         uint32_t end = step + chunk < n_steps ? step + chunk : n_steps;
         gemm_unpack(b, tile, step, end, bits, width != bits);
@@ -361,7 +361,7 @@ SIMD_INLINE void gemm_take_columns(gemm_block *b, uint32_t wide) {
  * register block as other codes of their `bits`, which is how a caller interleaves for both. */
 SIMD_INLINE void gemm_rows(const crumb_linear_args *a, const int bits, const int width, const bool has_zero,
                            const bool has_min, const bool whole) {
-    const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded);
+    const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded, &a->knobs);
     gemm_block b = {.a = a, .s = shape_of(a, bits), .stride = most};
     if (width != bits) b.table = codebook_table(a->w->codebook);
     gemm_carve(&b);

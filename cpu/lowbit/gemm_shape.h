@@ -16,23 +16,24 @@ enum {
 };
 
 /* The most columns (rows of activations) per block for K. */
-static inline uint32_t crumb_gemm_most_columns(uint32_t k_padded) {
-    uint32_t fit = GEMM_BLOCK_BYTES / k_padded;
-    if (fit < GEMM_MIN_COLUMNS) fit = GEMM_MIN_COLUMNS;
+static inline uint32_t crumb_gemm_most_columns(uint32_t k_padded, const crumb_cpu_knobs *knobs) {
+    uint32_t fit = (knobs->block_kb ? knobs->block_kb << 10 : GEMM_BLOCK_BYTES) / k_padded;
+    uint32_t least = knobs->columns ? knobs->columns : GEMM_MIN_COLUMNS;
+    if (fit < least) fit = least;
     return fit > GEMM_MAX_COLUMNS ? GEMM_MAX_COLUMNS : fit / CRUMB_INTERLEAVE_ROWS * CRUMB_INTERLEAVE_ROWS;
 }
 
 /* Columns of each block when there are n: as even as whole register blocks allow, because each block unpacks anew. */
-static inline uint32_t crumb_gemm_block_columns(uint32_t n, uint32_t k_padded) {
-    uint32_t most = crumb_gemm_most_columns(k_padded), n_blocks = (n + most - 1) / most;
+static inline uint32_t crumb_gemm_block_columns(uint32_t n, uint32_t k_padded, const crumb_cpu_knobs *knobs) {
+    uint32_t most = crumb_gemm_most_columns(k_padded, knobs), n_blocks = (n + most - 1) / most;
     uint32_t even = crumb_round_up((n + n_blocks - 1) / n_blocks, CRUMB_INTERLEAVE_ROWS);
     return n < even ? n : even;
 }
 
 /* Scratch bytes per thread for any n: panel, scales and mins of a chunk, then per column its activations, sums
  * and accumulators of a tile-row, and three words per group of 32. */
-static inline size_t crumb_gemm_scratch_bytes(uint32_t k_padded) {
-    size_t columns = crumb_gemm_most_columns(k_padded), tile_row = CRUMB_TILE_ROWS * 4;
+static inline size_t crumb_gemm_scratch_bytes(uint32_t k_padded, const crumb_cpu_knobs *knobs) {
+    size_t columns = crumb_gemm_most_columns(k_padded, knobs), tile_row = CRUMB_TILE_ROWS * 4;
     return GEMM_CHUNK_STEPS * tile_row * GEMM_MAX_PARTS + GEMM_CHUNK_GROUPS * tile_row * 2 +
            columns * (tile_row * 2 + k_padded + k_padded / CRUMB_TILE_K * 12);
 }

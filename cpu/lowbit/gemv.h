@@ -3,18 +3,19 @@
  * The weights of several tile-rows are read at once, each a long contiguous stream of its own, since one stream does
  * not keep enough cache lines in flight. Packed codes are split into planes in registers, and each plane meets all
  * columns (rows of activations). The inner loop is a function of its own so that the compiler gives its accumulators
- * registers: streams * TILE_VECTORS * columns * dot_accumulators(bits) of them, 8 for AVX2.
+ * registers: streams * TILE_VECTORS * columns * dot_accumulators(bits) of them, 8 for AVX2. There is one for each
+ * number of streams and columns, with one prefetch and with two; which is used is a knob (crumb_cpu_knobs).
  *
- * Included after a tier's simd.h, which says how many streams; GEMV_INSTANCE(bits) makes the kernel, and
- * GEMV_CODEBOOK_INSTANCE the one for codebooks, whose 4-bit codes become operands of DOT_ENTRY_BITS in registers.
+ * Included after a tier's simd.h, which says how many streams are the default; GEMV_INSTANCE(bits) makes the kernel,
+ * and GEMV_CODEBOOK_INSTANCE the one for codebooks, whose 4-bit codes become operands of DOT_ENTRY_BITS in registers.
  */
 #include "cpu/lowbit/split.h"
 
 enum {
     GEMV_MAX_STREAMS = 4,
     GEMV_MAX_COLUMNS = 2,
-    GEMV_MAX_SUMS = 8,         /* streams * TILE_VECTORS * columns */
-    GEMV_PREFETCH_BYTES = 2048 /* ahead in each stream */
+    GEMV_MAX_SUMS = 8,     /* streams * TILE_VECTORS * columns */
+    GEMV_NEAR_BYTES = 2048 /* ahead in each stream */
 };
 
 typedef struct gemv_operands {
@@ -23,6 +24,7 @@ typedef struct gemv_operands {
     size_t q_stride;
     int mul;
     unsigned max_code;
+    size_t near, far;         /* prefetch distances in bytes */
     vint table;               /* of a codebook */
     vint sums[GEMV_MAX_SUMS]; /* result: [stream][vector][column], mul * sum(u*q) */
 } gemv_operands;
@@ -30,11 +32,16 @@ typedef struct gemv_operands {
 /* The sums over lines [line, end) of the tile-rows. A line is 64 bytes: a dword of each row, 32 / bits k. */
 typedef void gemv_sums_fn(gemv_operands *o, uint32_t line, uint32_t end);
 
+SIMD_INLINE void gemv_fetch(const gemv_operands *o, const uint8_t *line) {
+    _mm_prefetch((const char *)line + o->near, _MM_HINT_T0);
+    if (o->far) _mm_prefetch((const char *)line + o->far, _MM_HINT_T1);
+}
+
 /* Codes of `bits` that become operands of `width` bits: the same, but for codebooks. */
 SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int width,
-                           const int columns) {
+                           const int columns, const int streams) {
     const bool codebook = width != bits;
-    const int n_vectors = gemv_streams(width, columns) * TILE_VECTORS, n_sums = n_vectors * columns;
+    const int n_vectors = streams * TILE_VECTORS, n_sums = n_vectors * columns;
     const int per_sum = dot_accumulators(width), planes = codebook ? 8 / bits : dot_planes(bits);
     const uint32_t span = dot_span_steps(width, o->max_code) * (uint32_t)bits / 8;
     for (bool first = true; line < end; first = false) {
@@ -45,7 +52,7 @@ SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const 
             const int8_t *q = o->q + (size_t)line * (32u / (unsigned)bits);
             UNROLL for (int v = 0; v < n_vectors; v++) {
                 const uint8_t *codes = o->codes[v / TILE_VECTORS] + (size_t)line * LINE_BYTES;
-                if (v % TILE_VECTORS == 0) _mm_prefetch((const char *)codes + GEMV_PREFETCH_BYTES, _MM_HINT_T0);
+                if (v % TILE_VECTORS == 0) gemv_fetch(o, codes);
                 vint packed = v_load(codes + v % TILE_VECTORS * SIMD_LANES * 4);
                 UNROLL for (int p = 0; p < planes; p++) {
                     vint plane = codebook ? codebook_plane(packed, o->table, p) : dot_plane(packed, bits, p);
@@ -66,17 +73,16 @@ SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const 
 
 /* The same for split codes. A block's operands of one vector of rows meet all columns before the next vector's turn;
  * so only one of them is in a register, and sums are 32 bits wide. */
-SIMD_INLINE void gemv_split_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int columns) {
-    const int n_vectors = gemv_streams(bits, columns) * TILE_VECTORS, unit = split_unit_steps(bits);
+SIMD_INLINE void gemv_split_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int columns,
+                                 const int streams) {
+    const int n_vectors = streams * TILE_VECTORS, unit = split_unit_steps(bits);
     const int8_t *q = o->q + line / (uint32_t)bits * CRUMB_TILE_K;
     vint sums[GEMV_MAX_SUMS];
     UNROLL for (int i = 0; i < n_vectors * columns; i++) sums[i] = v_zero();
     for (; line < end; line += (uint32_t)bits, q += CRUMB_TILE_K) {
         UNROLL for (int v = 0; v < n_vectors; v++) {
             const uint8_t *block = o->codes[v / TILE_VECTORS] + (size_t)line * LINE_BYTES;
-            if (v % TILE_VECTORS == 0)
-                UNROLL for (int i = 0; i < bits; i++)
-                    _mm_prefetch((const char *)block + GEMV_PREFETCH_BYTES + i * LINE_BYTES, _MM_HINT_T0);
+            if (v % TILE_VECTORS == 0) UNROLL for (int i = 0; i < bits; i++) gemv_fetch(o, block + i * LINE_BYTES);
             block += v % TILE_VECTORS * SIMD_LANES * 4;
             UNROLL for (int step0 = 0; step0 < BLOCK_STEPS; step0 += unit) {
                 vint parts[GEMV_MAX_COLUMNS];
@@ -142,6 +148,8 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
     o.mul = a->w->mul;
     o.max_code = a->w->max_code;
     o.table = pass->table;
+    o.near = a->knobs.near_bytes ? a->knobs.near_bytes : GEMV_NEAR_BYTES;
+    o.far = (size_t)a->knobs.far_kb << 10;
     const uint8_t *scales[GEMV_MAX_STREAMS], *mins[GEMV_MAX_STREAMS];
     for (int t = 0; t < pass->streams; t++) {
         uint32_t tile = pass->tile[t] < a->tile1 ? pass->tile[t] : a->tile1 - 1; /* results will be dropped */
@@ -171,15 +179,18 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
     }
 }
 
-static void gemv(const crumb_linear_args *a, int bits, int width, gemv_sums_fn *const *sums) {
+enum { GEMV_TWO_COLUMNS = 3 }; /* behind those of one column and 1, 2 and 4 streams */
+typedef gemv_sums_fn *const gemv_variants[GEMV_TWO_COLUMNS + 1];
+
+static void gemv(const crumb_linear_args *a, int bits, int width, const gemv_variants variants) {
     const shape s = shape_of(a, bits);
     gemv_pass pass = {.zero = zero_point(a->w), .table = width == bits ? v_zero() : codebook_table(a->w->codebook)};
     for (uint32_t n = 0; n < a->n; n += (uint32_t)pass.columns) {
-        uint32_t left = a->n - n;
         pass.n0 = n;
-        pass.columns = left >= 2 ? 2 : 1;
+        pass.columns = a->n - n >= 2 ? 2 : 1;
         pass.streams = gemv_streams(width, pass.columns);
-        pass.sums = sums[pass.columns - 1];
+        if (pass.columns == 1 && a->knobs.streams && !is_split(bits)) pass.streams = (int)a->knobs.streams;
+        pass.sums = variants[pass.columns == 2 ? GEMV_TWO_COLUMNS : pass.streams / 2];
         uint32_t step = (a->tile1 - a->tile0 + (uint32_t)pass.streams - 1) / (uint32_t)pass.streams;
         for (uint32_t i = 0; i < step; i++) {
             for (int t = 0; t < pass.streams; t++) pass.tile[t] = a->tile0 + (uint32_t)t * step + i;
@@ -188,19 +199,36 @@ static void gemv(const crumb_linear_args *a, int bits, int width, gemv_sums_fn *
     }
 }
 
-#define GEMV_SUMS(name, bits, width, columns)                                                                          \
-    static void gemv_sums_##name##_c##columns(gemv_operands *o, uint32_t line, uint32_t end) {                         \
-        if (is_split(bits))                                                                                            \
-            gemv_split_sums(o, line, end, bits, columns);                                                              \
-        else                                                                                                           \
-            gemv_sums(o, line, end, bits, width, columns);                                                             \
+#define GEMV_SUMS(name, bits, width, columns, streams)                                                                 \
+    static void gemv_sums_##name##_c##columns##_s##streams(gemv_operands *o, uint32_t line, uint32_t end) {            \
+        gemv_sums(o, line, end, bits, width, columns, streams);                                                        \
+    }
+#define GEMV_TWO(name, bits, width)                                                                                    \
+    static void gemv_sums_##name##_c2(gemv_operands *o, uint32_t line, uint32_t end) {                                 \
+        gemv_sums(o, line, end, bits, width, 2, gemv_streams(width, 2));                                               \
     }
 #define GEMV_KERNEL(name, bits, width)                                                                                 \
-    GEMV_SUMS(name, bits, width, 1)                                                                                    \
-    GEMV_SUMS(name, bits, width, 2)                                                                                    \
+    GEMV_SUMS(name, bits, width, 1, 1)                                                                                 \
+    GEMV_SUMS(name, bits, width, 1, 2)                                                                                 \
+    GEMV_SUMS(name, bits, width, 1, 4)                                                                                 \
+    GEMV_TWO(name, bits, width)                                                                                        \
     void SIMD_NAME(crumb_gemv_##name##_i8)(const crumb_linear_args *a) {                                               \
-        static gemv_sums_fn *const sums[] = {gemv_sums_##name##_c1, gemv_sums_##name##_c2};                            \
-        gemv(a, bits, width, sums);                                                                                    \
+        static const gemv_variants variants = {gemv_sums_##name##_c1_s1, gemv_sums_##name##_c1_s2,                     \
+                                               gemv_sums_##name##_c1_s4, gemv_sums_##name##_c2};                       \
+        gemv(a, bits, width, variants);                                                                                \
     }
 #define GEMV_INSTANCE(bits)    GEMV_KERNEL(u##bits, bits, bits)
 #define GEMV_CODEBOOK_INSTANCE GEMV_KERNEL(c4, 4, DOT_ENTRY_BITS)
+
+#define GEMV_SPLIT_SUMS(bits, columns)                                                                                 \
+    static void gemv_sums_u##bits##_c##columns(gemv_operands *o, uint32_t line, uint32_t end) {                        \
+        gemv_split_sums(o, line, end, bits, columns, gemv_streams(bits, columns));                                     \
+    }
+#define GEMV_SPLIT_INSTANCE(bits)                                                                                      \
+    GEMV_SPLIT_SUMS(bits, 1)                                                                                           \
+    GEMV_SPLIT_SUMS(bits, 2)                                                                                           \
+    void SIMD_NAME(crumb_gemv_u##bits##_i8)(const crumb_linear_args *a) {                                              \
+        static const gemv_variants variants = {gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c1, \
+                                               gemv_sums_u##bits##_c2};                                                \
+        gemv(a, bits, bits, variants);                                                                                 \
+    }

@@ -3,6 +3,7 @@
 #define CRUMB_ENGINE_ENGINE_H
 
 #include "host/backend.h"
+#include "host/kernel/tuning.h"
 #include "host/model/network.h"
 #include "host/sample/sampler.h"
 #include "host/text/tokenizer.h"
@@ -13,6 +14,7 @@ struct crumb_model {
     const crumb_backend *backend;
     crumb_device *device;
     crumb_device_info device_info;
+    crumb_tuning *tuning; /* NULL: none */
     crumb_buffer *buffer; /* all weights */
     char name[256];
     char type[16];

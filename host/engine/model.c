@@ -18,6 +18,7 @@ crumb_model_params crumb_engine_model_params(const crumb_model_params *params) {
     if (params && params->struct_size <= sizeof p) memcpy(&p, params, params->struct_size);
     if (!p.device) p.device = "auto";
     if (!p.target) p.target = getenv("CRUMB_TARGET");
+    if (!p.tuning) p.tuning = getenv("CRUMB_TUNING");
     return p;
 }
 
@@ -31,6 +32,18 @@ void crumb_engine_log(const crumb_model *m, crumb_log_level level, const char *f
     m->log(m->log_user, level, line);
 }
 
+/* Without tuning everything works as well, only less fast: what is wrong with the database is worth a warning. */
+static void open_tuning(crumb_model *m, const char *path) {
+    char standard[512], note[256];
+    crumb_error err = {0};
+    if (path && strcmp(path, "none") == 0) return;
+    if (!path && !crumb_tuning_path(standard, sizeof standard)) return;
+    if (crumb_tuning_open(path ? path : standard, false, &m->tuning, note, &err) != CRUMB_OK)
+        crumb_engine_log(m, CRUMB_LOG_WARN, "no tuning is used: %s", err.message);
+    else if (*note)
+        crumb_engine_log(m, CRUMB_LOG_WARN, "%s", note);
+}
+
 crumb_status crumb_engine_model_create(const crumb_model_params *params, crumb_model **out, crumb_error *err) {
     *out = NULL;
     if (strcmp(params->device, "auto") != 0 && strcmp(params->device, "cpu") != 0)
@@ -41,7 +54,12 @@ crumb_status crumb_engine_model_create(const crumb_model_params *params, crumb_m
     m->log = params->log;
     m->log_user = params->log_user;
     m->backend = &crumb_backend_cpu;
-    crumb_device_params device = {params->target, params->n_threads, params->log, params->log_user};
+    open_tuning(m, params->tuning);
+    crumb_device_params device = {.target = params->target,
+                                  .n_threads = params->n_threads,
+                                  .log = params->log,
+                                  .log_user = params->log_user,
+                                  .tuning = m->tuning};
     crumb_status status = m->backend->device.open(&device, &m->device, err);
     if (status != CRUMB_OK) {
         crumb_model_close(m);
@@ -56,6 +74,7 @@ void crumb_model_close(crumb_model *m) {
     if (!m) return;
     if (m->buffer) m->backend->device.buffer_destroy(m->device, m->buffer);
     if (m->device) m->backend->device.close(m->device);
+    crumb_tuning_close(m->tuning);
     crumb_tokenizer_close(m->tokenizer);
     free(m->net.layers);
     free(m);

@@ -59,16 +59,26 @@ typedef struct crumb_kernel_roofs {
     unsigned vector_bits; /* of the kernel's registers */
 } crumb_kernel_roofs;
 
+enum { CRUMB_KNOBS_BYTES = 128 };
+
 typedef struct crumb_kernel_suite {
     const char *backend; /* "cpu" */
     size_t (*n_kernels)(void);
     crumb_kernel_info (*info)(size_t kernel);
     bool (*takes)(size_t kernel, const crumb_kernel_problem *problem);
+    /* The kernel that a plan takes for a problem when nothing is tuned; SIZE_MAX: none. */
+    size_t (*chosen)(const crumb_kernel_problem *problem);
+
+    /* Settings of a kernel change its speed and not its results. Number 0 is the default, and prints as "". */
+    size_t (*n_settings)(size_t kernel);
+    void (*setting)(size_t kernel, size_t number, char knobs[CRUMB_KNOBS_BYTES]);
+    /* What a measurement holds for: the device, its tier, and a hash of the kernels' text. */
+    void (*identify)(char device[96], char target[32], char source[20]);
 
     /* Runs a kernel on random data of the problem and compares it with the scalar reference. `extreme` reaches the
      * bounds that its row states. Fails with MEMORY or DEVICE; a wrong result is no failure but check->ok false. */
-    crumb_status (*check)(size_t kernel, const crumb_kernel_problem *problem, uint64_t seed, bool extreme,
-                          crumb_kernel_check *check, crumb_error *err);
+    crumb_status (*check)(size_t kernel, const char *knobs, const crumb_kernel_problem *problem, uint64_t seed,
+                          bool extreme, crumb_kernel_check *check, crumb_error *err);
 
     /* n_threads 0: one per core. */
     crumb_status (*bench_create)(const crumb_kernel_problem *problem, int n_threads, crumb_kernel_bench **out,
@@ -76,7 +86,8 @@ typedef struct crumb_kernel_suite {
     void (*bench_destroy)(crumb_kernel_bench *bench);
     int (*bench_threads)(const crumb_kernel_bench *bench);
     /* Nanoseconds of one run. cold: nothing of the weights is in any cache. */
-    crumb_status (*bench_run)(crumb_kernel_bench *bench, size_t kernel, bool cold, double *ns, crumb_error *err);
+    crumb_status (*bench_run)(crumb_kernel_bench *bench, size_t kernel, const char *knobs, bool cold, double *ns,
+                              crumb_error *err);
     /* The same on so few rows that their weights stay in the core's own cache: what the instructions alone take.
      * *share is the part of the problem's rows. */
     crumb_status (*bench_run_near)(crumb_kernel_bench *bench, size_t kernel, double *ns, double *share,

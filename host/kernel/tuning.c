@@ -9,11 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEMA_VERSION = 1, BUSY_MS = 10000, FEW_ROWS = 16 };
+enum { SCHEMA_VERSION = 1, BUSY_MS = 10000, FEW_ROWS = 16, OTHER_GROUP = 8, MEMORY = 32 };
+
+/* A model's layers are alike: what was found last is asked for again. */
+typedef struct remembered {
+    crumb_tuning_key key;
+    crumb_tuning_record record;
+    bool found;
+} remembered;
 
 struct crumb_tuning {
     sqlite3 *db; /* NULL: there is no file, and nothing is written */
     char path[512];
+    remembered memory[MEMORY];
+    size_t n_remembered; /* in all; the oldest are overwritten */
 };
 
 static crumb_status fail(const crumb_tuning *t, const char *what, crumb_error *err) {
@@ -153,6 +162,7 @@ static void bind_key(sqlite3_stmt *s, const crumb_tuning_key *key) {
 crumb_status crumb_tuning_put(crumb_tuning *t, const crumb_tuning_record *r, crumb_error *err) {
     sqlite3_stmt *s = NULL;
     if (!t->db) return fail(t, "cannot be written", err);
+    t->n_remembered = 0;
     int code = sqlite3_prepare_v2(t->db, "INSERT OR REPLACE INTO measurement VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", -1,
                                   &s, NULL);
     if (code == SQLITE_OK) {
@@ -231,7 +241,16 @@ typedef struct search {
 
 static double distance_of(const crumb_tuning_key *a, const crumb_tuning_key *b) {
     if ((a->n <= FEW_ROWS) != (b->n <= FEW_ROWS)) return INFINITY;
-    return fabs(log2((double)a->m / b->m)) + fabs(log2((double)a->k / b->k)) + fabs(log2((double)a->n / b->n));
+    double distance = fabs(log2((double)a->m / b->m)) + fabs(log2((double)a->k / b->k));
+    /* One scale per row is a group of K, so that groups differ with K even where they mean the same. */
+    bool same_group = a->group == b->group || (a->group == a->k && b->group == b->k);
+    return distance + fabs(log2((double)a->n / b->n)) + (same_group ? 0 : OTHER_GROUP);
+}
+
+static bool same_key(const crumb_tuning_key *a, const crumb_tuning_key *b) {
+    return a->m == b->m && a->k == b->k && a->n == b->n && a->group == b->group && a->act == b->act &&
+           a->n_threads == b->n_threads && strcmp(a->weights, b->weights) == 0 && strcmp(a->device, b->device) == 0 &&
+           strcmp(a->target, b->target) == 0 && strcmp(a->source, b->source) == 0;
 }
 
 static bool keep_nearest(void *user, const crumb_tuning_record *record) {
@@ -248,11 +267,24 @@ static bool keep_nearest(void *user, const crumb_tuning_record *record) {
 
 crumb_status crumb_tuning_find(crumb_tuning *t, const crumb_tuning_key *key, crumb_tuning_record *out, bool *found,
                                crumb_error *err) {
-    search s = {.key = key, .best = out, .distance = INFINITY, .ratio = INFINITY};
+    *found = false;
+    if (!t->db) return CRUMB_OK;
+    for (size_t i = 0; i < t->n_remembered && i < MEMORY; i++) {
+        const remembered *r = &t->memory[i];
+        if (!same_key(&r->key, key)) continue;
+        *out = r->record;
+        *found = r->found;
+        return CRUMB_OK;
+    }
+    remembered *r = &t->memory[t->n_remembered % MEMORY];
+    search s = {.key = key, .best = &r->record, .distance = INFINITY, .ratio = INFINITY};
     crumb_tuning_key like = *key;
-    like.m = like.k = like.n = 0;
+    like.m = like.k = like.n = like.group = 0;
     CRUMB_TRY(crumb_tuning_each(t, &like, keep_nearest, &s, err));
-    *found = !isinf(s.distance);
+    r->key = *key;
+    r->found = *found = !isinf(s.distance);
+    t->n_remembered++;
+    if (*found) *out = r->record;
     return CRUMB_OK;
 }
 

@@ -26,8 +26,6 @@ typedef struct crumb_tuning_record {
     uint32_t rounds;             /* medians of so many */
 } crumb_tuning_record;
 
-typedef struct crumb_tuning crumb_tuning;
-
 /* The user's database: $XDG_DATA_HOME/crumb/tuning.sqlite, ~/.local/share/crumb/tuning.sqlite. False when the
  * environment names no home. */
 bool crumb_tuning_path(char *out, size_t size);
@@ -47,7 +45,7 @@ typedef bool crumb_tuning_fn(void *user, const crumb_tuning_record *record);
 crumb_status crumb_tuning_each(crumb_tuning *t, const crumb_tuning_key *like, crumb_tuning_fn *fn, void *user,
                                crumb_error *err);
 /* The best for a key: of exactly that shape, or else of the nearest one that has been tuned (in the logarithms of M, K
- * and N; a few rows of activations and many never stand for each other). */
+ * and N, those of the same group first; a few rows of activations and many never stand for each other). Remembers. */
 crumb_status crumb_tuning_find(crumb_tuning *t, const crumb_tuning_key *key, crumb_tuning_record *out, bool *found,
                                crumb_error *err);
 /* Removes what does not beat the best of its key, and what was measured for another text of the kernels of the same

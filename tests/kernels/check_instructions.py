@@ -11,7 +11,7 @@ import sys
 
 TIERS = {"cpu/avxvnni": (r"\{vex\} vpdpbusd .*%ymm\d+$", "avxvnni"), "cpu/avx512": (r"vpdpbusd .*%zmm\d+$", "avx512vnni")}
 FORMS = ("u1", "u2", "u3", "u4", "u5", "u6", "u8", "c4")
-LEAST = 4  # one per plane, or per accumulator, of the narrowest inner loop: 8-bit codes in four streams
+LEAST = 1  # the narrowest inner loop: 8-bit codes, one stream, 16 rows in a register
 
 
 def functions(path):
@@ -30,7 +30,9 @@ def functions(path):
 def expected(kind, tier):
     """Functions that must hold the instruction."""
     if kind == "gemv":
-        return [f"gemv_sums_{form}_c{columns}" for form in FORMS for columns in (1, 2)]
+        split = ("u3", "u5", "u6")
+        streams = [f"gemv_sums_{form}_c1_s{n}" for form in FORMS if form not in split for n in (1, 2, 4)]
+        return streams + [f"gemv_sums_{form}_c1" for form in split] + [f"gemv_sums_{form}_c2" for form in FORMS]
     return [f"crumb_gemm_{form}_i8__{tier}" for form in FORMS]
 
 

@@ -23,6 +23,7 @@ static void print_words(const char *words, char separator) {
 /* What may stand as a plain argument besides files. */
 static void print_plain_words(const cli_subcommand *command) {
     if (command->bit == CLI_KERNELS) cli_print("list support test perf");
+    if (command->bit == CLI_TUNE) cli_print("run show export import prune");
     if (command->bit != CLI_HELP) return;
     for (size_t i = 0; i < cli_n_subcommands; i++) cli_print("%s ", cli_subcommands[i].name);
     for (size_t i = 0; i < page_n_topics; i++) cli_print("%s ", page_topics[i].name);
@@ -126,7 +127,7 @@ void page_zsh_completion(void) {
         cli_print("        %s)\n            _arguments \\\n", command->name);
         for (size_t j = 0; j < cli_n_option_table; j++)
             if (offered(&cli_option_table[j], command)) print_zsh_option(&cli_option_table[j]);
-        if (command->bit & (CLI_KERNELS | CLI_HELP)) {
+        if (command->bit & (CLI_KERNELS | CLI_TUNE | CLI_HELP)) {
             cli_print("            '*:topic:(");
             print_plain_words(command);
             cli_print(")'\n            ;;\n");

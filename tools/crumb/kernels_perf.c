@@ -53,7 +53,7 @@ static crumb_status measure(perf_state *p, series *s, size_t round, crumb_error 
     double ns, near_ns, share;
     crumb_kernel_roofs roofs;
     suite->bench_roofs(p->bench, s->kernel, &roofs);
-    CRUMB_TRY(suite->bench_run(p->bench, s->kernel, p->choice.options->cold, &ns, err));
+    CRUMB_TRY(suite->bench_run(p->bench, s->kernel, "", p->choice.options->cold, &ns, err));
     CRUMB_TRY(suite->bench_run_near(p->bench, s->kernel, &near_ns, &share, err));
     double *v = s->values + round;
     const size_t stride = p->rounds;

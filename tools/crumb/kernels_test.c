@@ -44,7 +44,7 @@ static crumb_status test_kernel(test_state *t, size_t kernel, const crumb_kernel
                 if (!c->suite->takes(kernel, &p)) continue;
                 for (int extreme = 0; extreme < 2 && !*failure; extreme++) {
                     crumb_kernel_check check;
-                    CRUMB_TRY(c->suite->check(kernel, &p, seed, extreme, &check, err));
+                    CRUMB_TRY(c->suite->check(kernel, "", &p, seed, extreme, &check, err));
                     *n_values += check.n_values;
                     if (!check.ok) describe_failure(info, &p, seed, check.where, failure);
                 }

@@ -26,8 +26,8 @@ static crumb_status check_device(const cli_options *options, crumb_error *err) {
         const char *flag, *value;
     } wishes[] = {{"--device", options->device}, {"--backend", options->backend}};
     for (size_t i = 0; i < sizeof wishes / sizeof wishes[0]; i++) {
-        bool known = false;
-        for (size_t j = 0; j < sizeof cpu / sizeof cpu[0]; j++) known |= strcmp(wishes[i].value, cpu[j]) == 0;
+        bool known = !wishes[i].value; /* not an option of this command */
+        for (size_t j = 0; !known && j < sizeof cpu / sizeof cpu[0]; j++) known = strcmp(wishes[i].value, cpu[j]) == 0;
         if (!known)
             return crumb_fail(err, CRUMB_ERR_DEVICE, "%s %s: this build has no GPU backend; use %s cpu", wishes[i].flag,
                               wishes[i].value, wishes[i].flag);
@@ -51,6 +51,7 @@ crumb_status cli_model_open(const cli_options *options, const char *path, const 
     params.device = "cpu";
     params.target = options->target;
     params.n_threads = n_threads;
+    params.tuning = options->tuning;
     params.progress = cli_progress;
     params.progress_user = (void *)(synthetic ? "making weights" : "loading");
     params.log = on_log;

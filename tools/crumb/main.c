@@ -31,6 +31,14 @@ const cli_subcommand cli_subcommands[] = {
      "own cache, as in the paper that crumb grew from; the limit is bandwidth (85% of the read rate or more), port (no "
      "faster from that cache) or latency (neither).",
      cli_kernels},
+    {"tune", CLI_TUNE, "[run|show|export|import FILE|prune] [options]", "find the fastest settings of the kernels here",
+     "Times the settings of the kernels on this machine, for the shapes of a model (-m) or for those that are given, "
+     "and "
+     "keeps what it measures in a database that every later run reads. Each candidate is checked for correctness "
+     "first. "
+     "Ctrl-C keeps all that is measured, and another run goes on there. show: the best of each problem; export: all "
+     "measurements, as JSON lines; import: those of a file, verified again; prune: keep only the best.",
+     cli_tune},
     {"devices", CLI_DEVICES, "[options]", "show the devices, and measure them",
      "Shows the devices that crumb can use. With --measure: what they can do at best, in medians of several rounds: "
      "the roofs that 'crumb kernels perf' and 'crumb bench' compare with.",

@@ -10,7 +10,8 @@
 
 const cli_option cli_option_table[] = {
     /* ---- model and machine ---- */
-    {"-m --model", CLI_TEXT, "FILE", AT(model), .commands = CLI_RUN | CLI_PERPLEXITY | CLI_INSPECT | CLI_TOKENIZE,
+    {"-m --model", CLI_TEXT, "FILE", AT(model),
+     .commands = CLI_RUN | CLI_PERPLEXITY | CLI_INSPECT | CLI_TOKENIZE | CLI_TUNE,
      .help = "GGUF file (the first part of a split one); may also stand as a plain argument; without one, the model "
              "that is part of crumb"},
     {"-m --model", CLI_TEXTS, "FILE,...", AT(bench_models), .commands = CLI_BENCH,
@@ -45,6 +46,8 @@ const cli_option cli_option_table[] = {
      .help = "most tokens handed over at once"},
     {"-ub --ubatch-size", CLI_INTS, "N,...", AT(bench_ubatch), "512", RANGE(1, UINT32_MAX), CLI_BENCH,
      .help = "most tokens evaluated at once"},
+    {"--tuning", CLI_TEXT, "FILE", AT(tuning), .commands = CLI_ENGINE | CLI_TUNE,
+     .help = "the database of what 'crumb tune' has measured; none: kernels are chosen by rank"},
     {"--mlock", CLI_ON, AT(mlock), .commands = CLI_ENGINE, .help = "keep the weights from being swapped out"},
 
     /* ---- text ---- */
@@ -111,22 +114,22 @@ const cli_option cli_option_table[] = {
     {"--show-count", CLI_ON, AT(show_count), .commands = CLI_TOKENIZE, .help = "also print how many tokens there are"},
 
     /* ---- kernels, devices ---- */
-    {"--op", CLI_CHOICE, "gemv|gemm", AT(kernel_op), .commands = CLI_KERNELS,
+    {"--op", CLI_CHOICE, "gemv|gemm", AT(kernel_op), .commands = CLI_KERNELS | CLI_TUNE,
      .help = "only kernels for a few rows of activations, or only those for many"},
-    {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_KERNELS,
+    {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_KERNELS | CLI_TUNE,
      .help = "only weights of these formats: 1, 1.58 (ternary), 2, 4, 8, mxfp4"},
-    {"--group", CLI_INTS, "N,...", AT(kernel_groups), .min = 0, .max = 65536, .commands = CLI_KERNELS,
+    {"--group", CLI_INTS, "N,...", AT(kernel_groups), .min = 0, .max = 65536, .commands = CLI_KERNELS | CLI_TUNE,
      .help = "weights that share a scale; 0: a whole row"},
-    {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_KERNELS,
+    {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_KERNELS | CLI_TUNE,
      .help = "shapes of the layer: outputs x inputs x rows of activations"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_KERNELS,
      .help = "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, cpu:avx512vnni"},
-    {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_KERNELS,
+    {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_KERNELS | CLI_TUNE,
      .help = "how activations are quantized: as models of the format want it, not at all, or int8 with one scale per "
              "row or per weight group"},
     {"--filter", CLI_TEXT, "TEXT", AT(kernel_filter), .commands = CLI_KERNELS,
      .help = "only kernels with this in their name"},
-    {"-t --threads", CLI_INT, "N", AT(n_threads), "0", RANGE(0, 256), CLI_KERNELS | CLI_DEVICES,
+    {"-t --threads", CLI_INT, "N", AT(n_threads), "0", RANGE(0, 256), CLI_KERNELS | CLI_DEVICES | CLI_TUNE,
      .help = "0: one per physical core"},
     {"--cold", CLI_ON, AT(cold), .commands = CLI_KERNELS, .help = "perf: weights come from memory, not from a cache"},
     {"--rounds", CLI_INT, "N", AT(rounds), "15", RANGE(1, 100000), CLI_KERNELS | CLI_DEVICES,
@@ -135,6 +138,14 @@ const cli_option cli_option_table[] = {
      .help = "test: the random data; -1: new ones, whose seed is printed"},
     {"--measure", CLI_ON, AT(measure), .commands = CLI_DEVICES,
      .help = "measure what the device can do at best: memory, dot products, barriers"},
+
+    {"--kernel --filter", CLI_TEXT, "TEXT", AT(kernel_filter), .commands = CLI_TUNE,
+     .help = "only kernels with this in their name"},
+    {"--budget", CLI_TEXT, "TIME", AT(budget), "10m", .commands = CLI_TUNE,
+     .help = "how long to measure: 90s, 10m, 1h"},
+    {"--fraction", CLI_REAL, "X", AT(fraction), "1", RANGE(0.001, 1), CLI_TUNE,
+     .help = "measure only this part of the candidates, drawn at random"},
+    {"--again", CLI_ON, AT(again), .commands = CLI_TUNE, .help = "also measure what the database has already"},
 
     /* ---- help ---- */
     {"--man", CLI_ON, AT(man), .commands = CLI_HELP, .help = "the manual page, for man(1)"},

@@ -18,8 +18,9 @@ enum {
     CLI_KERNELS = 32,
     CLI_HELP = 64,
     CLI_DEVICES = 128,
+    CLI_TUNE = 256,
     CLI_ENGINE = CLI_RUN | CLI_BENCH | CLI_PERPLEXITY, /* those that evaluate a model */
-    CLI_ALL = 255,
+    CLI_ALL = 511,
 };
 
 enum { CLI_LIST_MAX = 64 };
@@ -65,6 +66,10 @@ typedef struct cli_options {
     cli_ints kernel_groups;
     int64_t rounds, kernel_seed;
     bool cold, measure;
+    /* tune */
+    const char *tuning, *budget;
+    double fraction;
+    bool again;
     /* help */
     bool man;
     const char *completion;

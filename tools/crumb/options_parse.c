@@ -259,7 +259,7 @@ static int place_plain(parser *p) {
     cli_options *out = p->out;
     cli_texts rest = {.n = 0};
     const cli_option *model = find_option("-m", p->command), *prompt = find_option("--prompt", p->command);
-    bool needs_model = model && !p->seen[model - cli_option_table];
+    bool needs_model = model && !p->seen[model - cli_option_table] && p->command != CLI_TUNE;
     bool needs_prompt = prompt && !p->seen[prompt - cli_option_table];
     if (needs_model && out->plain.n > 0) clear_list(model, out);
     for (size_t i = 0; i < out->plain.n; i++) {
@@ -272,7 +272,7 @@ static int place_plain(parser *p) {
         } else if (needs_prompt) {
             out->prompt = argument;
             needs_prompt = false;
-        } else if (p->command == CLI_HELP || p->command == CLI_KERNELS) {
+        } else if (p->command == CLI_HELP || p->command == CLI_KERNELS || p->command == CLI_TUNE) {
             rest.value[rest.n++] = argument;
         } else {
             cli_error("unexpected argument '%s'; see 'crumb %s --help'", argument, p->subcommand);

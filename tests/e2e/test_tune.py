@@ -1,0 +1,82 @@
+"""crumb tune: measuring, keeping, showing, moving and using what was measured."""
+import json
+import os
+import tempfile
+import unittest
+
+from command import MODEL, CommandTest
+
+SHAPE = ["--bits", "1.58", "--shape", "256x512x1", "-t", "1"]
+
+
+class Tune(CommandTest):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.database = os.path.join(self.folder.name, "tuning.sqlite")
+
+    def tune(self, *arguments):
+        return self.succeeds("tune", *arguments, "--tuning", self.database)
+
+    def exported(self):
+        return [json.loads(line) for line in self.tune("export").stdout.splitlines()]
+
+    def test_measures_keeps_and_resumes(self):
+        first = json.loads(self.tune(*SHAPE, "--op", "gemv", "--budget", "100s", "--json").stdout)
+        self.assertGreaterEqual(first["candidates"], 100)
+        self.assertEqual(first["measured"], first["candidates"])
+        self.assertEqual(first["wrong"], 0)
+        self.assertLessEqual(first["ratio"], 1)
+        records = self.exported()
+        self.assertEqual(len(records), first["candidates"])
+        self.assertEqual(len({(r["kernel"], r["knobs"]) for r in records}), len(records))
+        self.assertEqual([r["ratio"] for r in records if r["knobs"] == "" and r["kernel"].startswith("gemv")], [1])
+        again = json.loads(self.tune(*SHAPE, "--op", "gemv", "--budget", "100s", "--json").stdout)
+        self.assertEqual((again["measured"], again["kernel"], again["knobs"]), (0, first["kernel"], first["knobs"]))
+        self.assertIn(first["kernel"], self.tune("show").stdout)
+        self.assertRegex(self.tune("prune").stdout, rf"^{len(records) - 1} measurements removed")
+        self.assertEqual([r["knobs"] for r in self.exported()], [first["knobs"]])
+
+    def test_a_part_of_the_candidates(self):
+        some = json.loads(self.tune(*SHAPE, "--op", "gemv", "--fraction", "0.1", "--json").stdout)
+        self.assertLess(some["candidates"], 80)
+
+    def test_import_verifies(self):
+        self.tune(*SHAPE, "--op", "gemv", "--fraction", "0.05")
+        lines = self.tune("export").stdout
+        path = os.path.join(self.folder.name, "lines")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(lines)
+        other = os.path.join(self.folder.name, "other", "tuning.sqlite")
+        n = len(lines.splitlines())
+        self.assertEqual(self.succeeds("tune", "import", path, "--tuning", other).stdout, f"{n} measurements imported\n")
+        self.assertEqual(self.succeeds("tune", "export", "--tuning", other).stdout, lines)
+        for damage in ("not json", '{"device": 1}', lines.splitlines()[0].replace('"m":256', '"m":-1')):
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(damage + "\n")
+            self.fails(3, "tune", "import", path, "--tuning", other, says=":1: not a line")
+
+    def test_tuned_models_say_the_same(self):
+        self.tune("-m", MODEL, "-t", "2", "--budget", "2s", "--fraction", "0.1")
+        run = ["run", "-n", "24", "--temp", "0", "-t", "2", "-p", "Once upon a time"]
+        self.assertEqual(self.succeeds(*run, "--tuning", self.database).stdout, self.succeeds(*run, "--tuning", "none").stdout)
+
+    def test_a_damaged_database_is_put_aside_and_said(self):
+        with open(self.database, "w", encoding="utf-8") as f:
+            f.write("this is no database, and it is long enough to be looked at" * 100)
+        done = self.succeeds("run", "-n", "4", "-v", "--tuning", self.database)
+        self.assertIn("damaged", done.stderr)
+        self.assertTrue(os.path.exists(self.database + ".damaged-1"))
+
+    def test_bad_arguments(self):
+        for budget in ("0", "ten", "5x", "5mm", "-3s"):
+            self.fails(2, "tune", *SHAPE, "--budget", budget, "--tuning", self.database, says="--budget")
+        self.fails(2, "tune", "shew", says="run|show|export")
+        self.fails(2, "tune", "import", says="import FILE")
+        self.fails(1, "tune", "import", "/nonexistent", "--tuning", self.database)
+        self.assertIn("nothing has been tuned", self.succeeds("tune", "show", "--tuning", self.database).stderr)
+        self.assertFalse(os.path.exists(self.database))
+
+
+if __name__ == "__main__":
+    unittest.main()

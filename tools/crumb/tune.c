@@ -1,0 +1,353 @@
+/* crumb tune: finds the fastest settings of the kernels for this machine, and keeps them in a database. */
+#include "tools/crumb/tune.h"
+
+#include "cpu/suite.h"
+#include "host/base/thread.h"
+#include "host/engine/engine.h"
+#include "tools/crumb/json_util.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PROBLEMS = 256, EXIT_VERIFICATION = 6, LINE_BYTES = 4096 };
+
+/* ---- what to tune for -------------------------------------------------------------------------------------- */
+
+typedef struct problem_list {
+    crumb_kernel_problem problem[MAX_PROBLEMS];
+    size_t n;
+} problem_list;
+
+static void add_problem(problem_list *list, const crumb_kernel_problem *p) {
+    for (size_t i = 0; i < list->n; i++) {
+        const crumb_kernel_problem *o = &list->problem[i];
+        if (o->format == p->format && o->m == p->m && o->k == p->k && o->n == p->n && o->group == p->group &&
+            o->act == p->act)
+            return;
+    }
+    if (list->n < MAX_PROBLEMS) list->problem[list->n++] = *p;
+}
+
+static const crumb_kernel_format *format_of(const crumb_matrix *w) {
+    for (size_t i = 0; i < crumb_n_kernel_formats; i++) {
+        const crumb_kernel_format *f = &crumb_kernel_formats[i];
+        if (f->bits == w->bits && f->max_code == w->max_code && f->codebook == w->codebook) return f;
+    }
+    return NULL;
+}
+
+static void add_matrix(problem_list *list, const crumb_matrix *w) {
+    static const uint32_t batches[] = {1, 512};
+    const crumb_kernel_format *format = format_of(w);
+    if (w->bits == 0 || !format) return;
+    bool by_group = crumb_type_get_info(w->type)->act_rule == CRUMB_ACT_RULE_GROUP && w->group <= 128;
+    for (size_t i = 0; i < 2; i++)
+        add_problem(list, &(crumb_kernel_problem){.format = format,
+                                                  .m = w->m,
+                                                  .k = w->k,
+                                                  .n = batches[i],
+                                                  .group = w->group,
+                                                  .act = by_group ? CRUMB_ACT_GROUP : CRUMB_ACT_ROW});
+}
+
+static crumb_status problems_of_model(const cli_options *options, problem_list *list, crumb_error *err) {
+    crumb_model *m;
+    CRUMB_TRY(cli_model_open(options, options->model, NULL, (int)options->n_threads, &m, err));
+    for (uint32_t i = 0; i < m->net.hparams.num_hidden_layers; i++) {
+        const crumb_layer *l = &m->net.layers[i];
+        const crumb_weight *weights[] = {&l->attn_q,   &l->attn_k, &l->attn_v,  &l->attn_output,
+                                         &l->ffn_gate, &l->ffn_up, &l->ffn_down};
+        for (size_t j = 0; j < sizeof weights / sizeof weights[0]; j++) add_matrix(list, &weights[j]->matrix);
+    }
+    add_matrix(list, &m->net.head.matrix);
+    crumb_model_close(m);
+    if (list->n == 0)
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s: no weights that kernels could be tuned for", options->model);
+    return CRUMB_OK;
+}
+
+static void problems_of_choice(const kernels_choice *c, problem_list *list) {
+    const crumb_kernel_info any = {.acts = 0};
+    for (size_t f = 0; f < c->n_formats; f++)
+        for (size_t s = 0; s < c->n_shapes; s++)
+            for (size_t g = 0; g < c->n_groups; g++) {
+                crumb_kernel_problem p = kernels_problem(c, &any, c->formats[f], c->groups[g], c->shapes[s]);
+                if (p.group == 0 || p.k % p.group == 0) add_problem(list, &p);
+            }
+}
+
+/* "90s", "10m", "1h", "45": nanoseconds. */
+static crumb_status parse_budget(const char *text, uint64_t *ns, crumb_error *err) {
+    char *end;
+    double value = strtod(text, &end);
+    const char *units = "smh", *unit = *end ? strchr(units, *end) : units;
+    if (end == text || !unit || (*end && end[1]) || !(value > 0) || value > 1e6)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--budget: '%s' is not a time such as 90s, 10m or 1h", text);
+    const double seconds[] = {1, 60, 3600};
+    *ns = (uint64_t)(value * seconds[unit - units] * 1e9);
+    return CRUMB_OK;
+}
+
+/* ---- the database ------------------------------------------------------------------------------------------ */
+
+static crumb_status open_database(const cli_options *options, bool create, crumb_tuning **out, crumb_error *err) {
+    char standard[512], note[256];
+    const char *path = options->tuning;
+    if (!path && !crumb_tuning_path(standard, sizeof standard))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT,
+                          "there is no home folder for the tuning database: give --tuning FILE");
+    CRUMB_TRY(crumb_tuning_open(path ? path : standard, create, out, note, err));
+    if (*note) cli_note("%s", note);
+    return CRUMB_OK;
+}
+
+static void add_record(cJSON *o, const crumb_tuning_record *r) {
+    json_add_text(o, "device", r->key.device);
+    json_add_text(o, "target", r->key.target);
+    json_add_text(o, "source", r->key.source);
+    json_add_text(o, "weights", r->key.weights);
+    json_add_u64(o, "m", r->key.m);
+    json_add_u64(o, "k", r->key.k);
+    json_add_u64(o, "n", r->key.n);
+    json_add_u64(o, "group", r->key.group);
+    json_add_u64(o, "act", r->key.act);
+    json_add_u64(o, "threads", r->key.n_threads);
+    json_add_text(o, "kernel", r->kernel);
+    json_add_text(o, "knobs", r->knobs);
+    json_add_real(o, "ratio", r->ratio);
+    json_add_real(o, "ns", r->ns);
+    json_add_u64(o, "rounds", r->rounds);
+}
+
+typedef struct printing {
+    crumb_tuning_key last;
+    crumb_status status;
+    crumb_error *err;
+    size_t n;
+    bool json, all;
+} printing;
+
+static bool print_record(void *user, const crumb_tuning_record *r) {
+    printing *p = user;
+    char name[96];
+    const bool first = memcmp(&p->last, &r->key, sizeof r->key) != 0; /* the best of its key */
+    p->last = r->key;
+    if (!first && !p->all) return true;
+    p->n++;
+    if (p->json) {
+        cJSON *line = json_document();
+        add_record(line, r);
+        p->status = json_print(line, true, "\n", p->err);
+        return p->status == CRUMB_OK;
+    }
+    tune_problem_name(&r->key, name);
+    cli_print("%s, %s: %s: %s %s: %.3f of the default's time, %.1f us\n", r->key.device, r->key.target, name, r->kernel,
+              *r->knobs ? r->knobs : "(default)", r->ratio, r->ns / 1000);
+    return true;
+}
+
+/* show: the best of each problem. export: every measurement as a JSON line, for import elsewhere. */
+static crumb_status print_records(const cli_options *options, bool all, crumb_error *err) {
+    crumb_tuning *db;
+    printing p = {.err = err, .json = options->json || all, .all = all};
+    const crumb_tuning_key any = {.act = UINT32_MAX};
+    CRUMB_TRY(open_database(options, false, &db, err));
+    crumb_status status = crumb_tuning_each(db, &any, print_record, &p, err);
+    crumb_tuning_close(db);
+    if (status == CRUMB_OK) status = p.status;
+    if (status == CRUMB_OK && p.n == 0) cli_note("nothing has been tuned yet: crumb tune");
+    return status;
+}
+
+static crumb_status show(const cli_options *options, crumb_error *err) {
+    return print_records(options, false, err);
+}
+
+static crumb_status export_all(const cli_options *options, crumb_error *err) {
+    return print_records(options, true, err);
+}
+
+static crumb_status prune(const cli_options *options, crumb_error *err) {
+    crumb_tuning *db;
+    char device[96], target[32], source[20];
+    uint64_t n_removed;
+    CRUMB_TRY(open_database(options, false, &db, err));
+    crumb_kernel_suite_cpu.identify(device, target, source);
+    crumb_status status = crumb_tuning_prune(db, device, source, &n_removed, err);
+    crumb_tuning_close(db);
+    if (status == CRUMB_OK) cli_print("%llu measurements removed\n", (unsigned long long)n_removed);
+    return status;
+}
+
+/* ---- import ------------------------------------------------------------------------------------------------ */
+
+static bool take_text(const cJSON *o, const char *name, char *out, size_t size) {
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, name));
+    return text && strlen(text) < size && snprintf(out, size, "%s", text) >= 0;
+}
+
+static bool take_number(const cJSON *o, const char *name, uint32_t *out) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(o, name);
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) || item->valuedouble > UINT32_MAX) return false;
+    *out = (uint32_t)item->valuedouble;
+    return true;
+}
+
+static bool take_real(const cJSON *o, const char *name, double *out) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(o, name);
+    if (!cJSON_IsNumber(item) || !(item->valuedouble > 0)) return false;
+    *out = item->valuedouble;
+    return true;
+}
+
+static bool parse_record(const char *line, crumb_tuning_record *r) {
+    cJSON *o = cJSON_Parse(line);
+    *r = (crumb_tuning_record){0};
+    bool ok = take_text(o, "device", r->key.device, sizeof r->key.device) &&
+              take_text(o, "target", r->key.target, sizeof r->key.target) &&
+              take_text(o, "source", r->key.source, sizeof r->key.source) &&
+              take_text(o, "weights", r->key.weights, sizeof r->key.weights) && take_number(o, "m", &r->key.m) &&
+              take_number(o, "k", &r->key.k) && take_number(o, "n", &r->key.n) &&
+              take_number(o, "group", &r->key.group) && take_number(o, "act", &r->key.act) &&
+              take_number(o, "threads", &r->key.n_threads) && take_text(o, "kernel", r->kernel, sizeof r->kernel) &&
+              take_text(o, "knobs", r->knobs, sizeof r->knobs) && take_real(o, "ratio", &r->ratio) &&
+              take_real(o, "ns", &r->ns) && take_number(o, "rounds", &r->rounds);
+    cJSON_Delete(o);
+    return ok && r->key.m && r->key.k && r->key.n && r->key.act <= CRUMB_ACT_GROUP;
+}
+
+/* A kernel of that name computes the right thing here with these knobs. Kernels of other targets cannot be asked, and
+ * are never looked up here either. */
+static crumb_status verify(const crumb_tuning_record *r, bool *ok, crumb_error *err) {
+    const crumb_kernel_suite *suite = &crumb_kernel_suite_cpu;
+    *ok = true;
+    for (size_t i = 0; i < suite->n_kernels(); i++) {
+        const crumb_kernel_info info = suite->info(i);
+        if (strcmp(info.name, r->kernel) != 0 || !info.available) continue;
+        for (size_t f = 0; f < crumb_n_kernel_formats; f++) {
+            crumb_kernel_problem p = {.format = &crumb_kernel_formats[f],
+                                      .m = 48,
+                                      .k = 512,
+                                      .n = 5,
+                                      .group = 128,
+                                      .act = (crumb_act_quant)r->key.act};
+            crumb_kernel_check check;
+            if (!suite->takes(i, &p)) continue;
+            CRUMB_TRY(suite->check(i, r->knobs, &p, f, false, &check, err));
+            *ok = *ok && check.ok;
+        }
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status import_lines(crumb_tuning *db, char *text, const char *path, size_t *n, crumb_error *err) {
+    size_t number = 0;
+    for (char *line = text, *end; *line; line = end) {
+        crumb_tuning_record r;
+        bool ok;
+        end = line + strcspn(line, "\n");
+        if (*end) *end++ = 0;
+        number++;
+        if (!*line) continue;
+        if (!parse_record(line, &r))
+            return crumb_fail(err, CRUMB_ERR_FORMAT, "%s:%zu: not a line of 'crumb tune export'", path, number);
+        CRUMB_TRY(verify(&r, &ok, err));
+        if (!ok) {
+            cli_error("%s:%zu: %s with '%s' computes wrong results here; left out", path, number, r.kernel, r.knobs);
+            continue;
+        }
+        CRUMB_TRY(crumb_tuning_put(db, &r, err));
+        ++*n;
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status import_file(const cli_options *options, crumb_error *err) {
+    const char *path = options->plain.value[1];
+    char *text;
+    size_t n_bytes, n = 0;
+    crumb_tuning *db;
+    CRUMB_TRY(cli_read_file(path, &text, &n_bytes, err));
+    crumb_status status = open_database(options, true, &db, err);
+    if (status == CRUMB_OK) {
+        status = import_lines(db, text, path, &n, err);
+        crumb_tuning_close(db);
+    }
+    free(text);
+    if (status == CRUMB_OK) cli_print("%zu measurements imported\n", n);
+    return status;
+}
+
+/* ---- tune -------------------------------------------------------------------------------------------------- */
+
+static void print_outcome(const cli_options *options, const tune_outcome *o, crumb_status *status, crumb_error *err) {
+    char name[96];
+    tune_problem_name(&o->best.key, name);
+    if (options->json) {
+        cJSON *line = json_document();
+        add_record(line, &o->best);
+        json_add_u64(line, "candidates", o->n_candidates);
+        json_add_u64(line, "measured", o->n_measured);
+        json_add_u64(line, "wrong", o->n_wrong);
+        *status = json_print(line, true, "\n", err);
+        return;
+    }
+    cli_print("%s: %zu candidates, %zu measured now; best: %s %s, %.3f of the default's time\n", name, o->n_candidates,
+              o->n_measured, o->best.kernel, *o->best.knobs ? o->best.knobs : "(default)", o->best.ratio);
+    cli_flush();
+}
+
+static crumb_status tune(const cli_options *options, crumb_error *err) {
+    static const kernels_shape standard_shapes[] = {
+        {8192, 2048, 1}, {2048, 8192, 1}, {8192, 2048, 512}, {2048, 8192, 512}};
+    static const uint32_t standard_groups[] = {0};
+    kernels_choice choice;
+    problem_list list = {.n = 0};
+    crumb_tuning *db;
+    uint64_t budget = 0;
+    CRUMB_TRY(parse_budget(options->budget, &budget, err));
+    CRUMB_TRY(kernels_choose(options, standard_shapes, sizeof standard_shapes / sizeof *standard_shapes,
+                             standard_groups, 1, &choice, err));
+    if (options->model)
+        CRUMB_TRY(problems_of_model(options, &list, err));
+    else
+        problems_of_choice(&choice, &list);
+    CRUMB_TRY(open_database(options, true, &db, err));
+    cli_catch_interrupt();
+    uint64_t end = crumb_now_ns() + budget;
+    crumb_status status = CRUMB_OK;
+    size_t n_wrong = 0;
+    for (size_t i = 0; i < list.n && status == CRUMB_OK && !cli_interrupted(NULL); i++) {
+        uint64_t now = crumb_now_ns(), left = end > now ? end - now : 0;
+        tune_outcome outcome;
+        status = tune_search(&choice, &list.problem[i], db, now + left / (list.n - i), &outcome, err);
+        n_wrong += outcome.n_wrong;
+        if (status == CRUMB_OK && outcome.n_candidates > 0) print_outcome(options, &outcome, &status, err);
+    }
+    crumb_tuning_close(db);
+    if (status == CRUMB_OK && n_wrong)
+        return crumb_fail(err, CRUMB_ERR_DEVICE, "%zu candidates computed wrong results", n_wrong);
+    return status;
+}
+
+int cli_tune(const cli_options *options) {
+    static const struct {
+        const char *name;
+        size_t n_words;
+        crumb_status (*run)(const cli_options *options, crumb_error *err);
+    } actions[] = {{"run", 1, tune},
+                   {"show", 1, show},
+                   {"export", 1, export_all},
+                   {"import", 2, import_file},
+                   {"prune", 1, prune}};
+    const char *wanted = options->plain.n ? options->plain.value[0] : "run";
+    const size_t n_words = options->plain.n ? options->plain.n : 1;
+    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
+        if (strcmp(actions[i].name, wanted) != 0 || actions[i].n_words != n_words) continue;
+        crumb_error err = {0};
+        if (actions[i].run(options, &err) != CRUMB_OK) return cli_fail(&err);
+        return cli_interrupted(NULL) ? CLI_EXIT_INTERRUPTED : CLI_EXIT_OK;
+    }
+    cli_error("usage: crumb tune [run|show|export|import FILE|prune] [options]");
+    return CLI_EXIT_USAGE;
+}

@@ -1,0 +1,239 @@
+/* The search: every candidate is checked for correctness, then timed in turns with the default. Candidates are halved
+ * stage by stage, with more rounds for those that are left, so that most of the time goes to the good ones. */
+#include "tools/crumb/tune.h"
+
+#include "host/base/checked.h"
+#include "host/base/memory.h"
+#include "host/base/thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FIRST_ROUNDS = 3,
+    LAST_ROUNDS = 15,
+    FINALISTS = 6,
+    FEW_ROWS = 16,
+    DEFAULT_EVERY = 8,
+    CHECK_M = 48,
+    CHECK_N = 17
+};
+
+typedef struct candidate {
+    size_t kernel;
+    char knobs[CRUMB_KNOBS_BYTES];
+    double ratios[LAST_ROUNDS], ns[LAST_ROUNDS]; /* of this stage's rounds */
+    uint32_t n_rounds;
+    double ratio; /* median; stays when the candidate is out */
+} candidate;
+
+typedef struct tuner {
+    const kernels_choice *choice;
+    const crumb_kernel_suite *suite;
+    const crumb_kernel_problem *problem;
+    crumb_kernel_bench *bench;
+    crumb_tuning *db;
+    crumb_tuning_key key;
+    uint64_t deadline_ns, began_ns;
+    candidate *candidates; /* [0] is the default; those still in the race come first */
+    size_t n, n_alive;
+    tune_outcome *outcome;
+} tuner;
+
+void tune_problem_name(const crumb_tuning_key *key, char out[96]) {
+    static const char *const acts[] = {[CRUMB_ACT_F32] = "float", [CRUMB_ACT_ROW] = "row", [CRUMB_ACT_GROUP] = "group"};
+    snprintf(out, 96, "%s %ux%ux%u, group %u, activations by %s, %u threads", key->weights, key->m, key->k, key->n,
+             key->group, key->act <= CRUMB_ACT_GROUP ? acts[key->act] : "?", key->n_threads);
+}
+
+static bool time_is_up(const tuner *t) {
+    return crumb_now_ns() >= t->deadline_ns || cli_interrupted(NULL);
+}
+
+static void show_progress(const tuner *t) {
+    static char label[160];
+    char name[96];
+    double fraction = (double)(crumb_now_ns() - t->began_ns) / (double)(t->deadline_ns - t->began_ns + 1);
+    tune_problem_name(&t->key, name);
+    snprintf(label, sizeof label, "%.90s: %zu left, best %.3f", name, t->n_alive, t->outcome->best.ratio);
+    cli_progress(label, (float)(fraction < 1 ? fraction : 1));
+}
+
+/* ---- candidates -------------------------------------------------------------------------------------------- */
+
+static crumb_status add_candidate(tuner *t, size_t kernel, size_t number, crumb_error *err) {
+    if ((t->n & (t->n - 1)) == 0) { /* full at powers of two */
+        size_t capacity = t->n ? 2 * t->n : 1;
+        candidate *grown = realloc(t->candidates, capacity * sizeof *grown);
+        if (!grown) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu candidates", capacity);
+        t->candidates = grown;
+    }
+    candidate *c = &t->candidates[t->n++];
+    *c = (candidate){.kernel = kernel, .ratio = 1};
+    t->suite->setting(kernel, number, c->knobs);
+    return CRUMB_OK;
+}
+
+static bool worth_trying(const tuner *t, size_t kernel) {
+    const crumb_kernel_info info = t->suite->info(kernel);
+    return info.rank >= 0 && t->problem->n <= info.max_n && strcmp(info.target, "scalar") != 0 &&
+           kernels_selected(t->choice, &info) && t->suite->takes(kernel, t->problem);
+}
+
+static crumb_status list_candidates(tuner *t, crumb_error *err) {
+    const size_t standard = t->suite->chosen(t->problem);
+    uint64_t random = crumb_now_ns() | 1;
+    if (standard == SIZE_MAX) return CRUMB_OK;
+    CRUMB_TRY(add_candidate(t, standard, 0, err));
+    for (size_t i = 0; i < t->suite->n_kernels(); i++) {
+        if (!worth_trying(t, i)) continue;
+        for (size_t j = i == standard ? 1 : 0; j < t->suite->n_settings(i); j++) {
+            random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            if ((double)(random >> 11) * 0x1p-53 < t->choice->options->fraction) CRUMB_TRY(add_candidate(t, i, j, err));
+        }
+    }
+    t->n_alive = t->n > 1 ? t->n : 0;
+    return CRUMB_OK;
+}
+
+static void swap(tuner *t, size_t a, size_t b) {
+    candidate c = t->candidates[a];
+    t->candidates[a] = t->candidates[b];
+    t->candidates[b] = c;
+}
+
+static bool mark_known(void *user, const crumb_tuning_record *record) {
+    tuner *t = user;
+    if (record->ratio > 0 && record->ratio < t->outcome->best.ratio) t->outcome->best = *record;
+    for (size_t i = 1; i < t->n_alive; i++) {
+        const char *name = t->suite->info(t->candidates[i].kernel).name;
+        if (strcmp(name, record->kernel) != 0 || strcmp(t->candidates[i].knobs, record->knobs) != 0) continue;
+        swap(t, i, --t->n_alive);
+        break;
+    }
+    return true;
+}
+
+/* A candidate that computes something else is not timed; that is a bug to report, not a choice. */
+static crumb_status drop_wrong(tuner *t, crumb_error *err) {
+    crumb_kernel_problem small = *t->problem;
+    if (small.m > CHECK_M) small.m = CHECK_M;
+    if (small.n > CHECK_N) small.n = CHECK_N;
+    for (size_t i = 0; i < t->n_alive && !time_is_up(t);) {
+        crumb_kernel_check check;
+        const candidate *c = &t->candidates[i];
+        CRUMB_TRY(t->suite->check(c->kernel, c->knobs, &small, i, false, &check, err));
+        if (check.ok) {
+            i++;
+            continue;
+        }
+        cli_error("%s with '%s' is wrong and is left out: %s", t->suite->info(c->kernel).name, c->knobs, check.where);
+        t->outcome->n_wrong++;
+        if (i == 0) return crumb_fail(err, CRUMB_ERR_DEVICE, "the default kernel computes wrong results");
+        swap(t, i, --t->n_alive);
+    }
+    return CRUMB_OK;
+}
+
+/* ---- measuring --------------------------------------------------------------------------------------------- */
+
+static crumb_status time_one(tuner *t, const candidate *c, double *ns, crumb_error *err) {
+    return t->suite->bench_run(t->bench, c->kernel, c->knobs, t->problem->n <= FEW_ROWS, ns, err);
+}
+
+static crumb_status store(tuner *t, candidate *c, crumb_error *err) {
+    double ns[LAST_ROUNDS];
+    if (c->n_rounds == 0) return CRUMB_OK;
+    memcpy(ns, c->ns, sizeof ns);
+    crumb_tuning_record r = {
+        .key = t->key, .ratio = c->ratio, .ns = cli_median(ns, c->n_rounds), .rounds = c->n_rounds};
+    snprintf(r.kernel, sizeof r.kernel, "%s", t->suite->info(c->kernel).name);
+    snprintf(r.knobs, sizeof r.knobs, "%s", c->knobs);
+    return crumb_tuning_put(t->db, &r, err);
+}
+
+/* One stage: `rounds` rounds of all that are left, each beside the default's time of that moment. */
+static crumb_status race(tuner *t, uint32_t rounds, crumb_error *err) {
+    double standard = 0;
+    for (size_t i = 0; i < t->n_alive; i++) t->candidates[i].n_rounds = 0;
+    for (uint32_t round = 0; round < rounds && !time_is_up(t); round++) {
+        show_progress(t);
+        for (size_t i = 0; i < t->n_alive && !time_is_up(t); i++) {
+            candidate *c = &t->candidates[i];
+            if (i % DEFAULT_EVERY == 0) CRUMB_TRY(time_one(t, &t->candidates[0], &standard, err));
+            double ns = standard;
+            if (i > 0) CRUMB_TRY(time_one(t, c, &ns, err));
+            c->ns[c->n_rounds] = ns;
+            c->ratios[c->n_rounds++] = ns / standard;
+        }
+    }
+    for (size_t i = 0; i < t->n_alive; i++) {
+        candidate *c = &t->candidates[i];
+        if (c->n_rounds == 0) continue;
+        c->ratio = i == 0 ? 1 : cli_median(c->ratios, c->n_rounds);
+        t->outcome->n_measured += rounds == FIRST_ROUNDS;
+        CRUMB_TRY(store(t, c, err));
+    }
+    return CRUMB_OK;
+}
+
+static int by_ratio(const void *a, const void *b) {
+    double x = ((const candidate *)a)->ratio, y = ((const candidate *)b)->ratio;
+    return (x > y) - (x < y);
+}
+
+static crumb_status race_all(tuner *t, crumb_error *err) {
+    uint32_t rounds = FIRST_ROUNDS;
+    while (t->n_alive > 1 && !time_is_up(t)) {
+        CRUMB_TRY(race(t, rounds, err));
+        if (rounds == LAST_ROUNDS) break;
+        qsort(t->candidates + 1, t->n_alive - 1, sizeof *t->candidates, by_ratio);
+        t->n_alive = t->n_alive > 2 * FINALISTS ? t->n_alive / 2 : t->n_alive > FINALISTS ? FINALISTS : t->n_alive;
+        rounds = t->n_alive <= FINALISTS ? LAST_ROUNDS : rounds + 2 < LAST_ROUNDS ? rounds + 2 : LAST_ROUNDS - 1;
+    }
+    return CRUMB_OK;
+}
+
+static bool keep_best(void *user, const crumb_tuning_record *record) {
+    *(crumb_tuning_record *)user = *record; /* the best comes first */
+    return false;
+}
+
+static crumb_status search(tuner *t, crumb_error *err) {
+    CRUMB_TRY(list_candidates(t, err));
+    t->outcome->n_candidates = t->n;
+    t->outcome->best = (crumb_tuning_record){.key = t->key, .ratio = 1};
+    if (t->n_alive == 0) return CRUMB_OK;
+    if (!t->choice->options->again) CRUMB_TRY(crumb_tuning_each(t->db, &t->key, mark_known, t, err));
+    if (t->n_alive > 1) {
+        CRUMB_TRY(drop_wrong(t, err));
+        CRUMB_TRY(race_all(t, err));
+    }
+    return crumb_tuning_each(t->db, &t->key, keep_best, &t->outcome->best, err);
+}
+
+crumb_status tune_search(const kernels_choice *choice, const crumb_kernel_problem *problem, crumb_tuning *db,
+                         uint64_t deadline_ns, tune_outcome *outcome, crumb_error *err) {
+    tuner t = {.choice = choice,
+               .suite = choice->suite,
+               .problem = problem,
+               .db = db,
+               .deadline_ns = deadline_ns,
+               .began_ns = crumb_now_ns(),
+               .outcome = outcome};
+    *outcome = (tune_outcome){0};
+    CRUMB_TRY(t.suite->bench_create(problem, (int)choice->options->n_threads, &t.bench, err));
+    t.suite->identify(t.key.device, t.key.target, t.key.source);
+    snprintf(t.key.weights, sizeof t.key.weights, "%s%u", problem->format->codebook ? "c" : "u", problem->format->bits);
+    t.key.m = problem->m;
+    t.key.k = problem->k;
+    t.key.n = problem->n;
+    t.key.group = problem->group ? problem->group : (uint32_t)crumb_round_up(problem->k, 32);
+    t.key.act = (uint32_t)problem->act;
+    t.key.n_threads = (uint32_t)t.suite->bench_threads(t.bench);
+    crumb_status status = search(&t, err);
+    cli_progress_clear();
+    t.suite->bench_destroy(t.bench);
+    free(t.candidates);
+    return status;
+}
