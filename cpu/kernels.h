@@ -130,7 +130,8 @@ typedef struct crumb_cpu_kernel {
     crumb_linear_fn *run;
     int codebook_range; /* 0: codes are values; else it takes codebooks, largest - smallest entry up to this */
     const crumb_cpu_layout *layout; /* NULL: tiles */
-    float max_nmse; /* 0: equals the reference bit for bit; else the normalized mean squared error it stays below */
+    float max_nmse; /* 0: equals the reference bit for bit; else what the squared error of results stays below, as a
+                     * part of crumb_trial_power */
 } crumb_cpu_kernel;
 
 /* All rows of cpu/kernels.def. */

@@ -117,24 +117,26 @@ static void identify(char device[96], char target[32], char source[20]) {
 
 /* ---- comparing --------------------------------------------------------------------------------------------- */
 
-static void compare(const crumb_cpu_kernel *row, const crumb_trial_params *p, const float *y, const float *expected,
+static void compare(const crumb_cpu_kernel *row, const crumb_trial *t, const float *y, const float *expected,
                     crumb_kernel_check *out) {
-    double error = 0, power = 0;
+    const crumb_trial_params *p = &t->params;
+    double error = 0;
     *out = (crumb_kernel_check){.ok = true, .n_values = (uint64_t)p->n * p->m};
     for (uint64_t i = 0; i < out->n_values; i++) {
         double difference = (double)y[i] - (double)expected[i];
         error += difference * difference;
-        power += (double)expected[i] * (double)expected[i];
         if (row->max_nmse > 0 || !out->ok || memcmp(&y[i], &expected[i], sizeof y[i]) == 0) continue;
         out->ok = false;
         snprintf(out->where, sizeof out->where, "y[%u][%u] is %a, not %a", (unsigned)(i / p->m), (unsigned)(i % p->m),
                  (double)y[i], (double)expected[i]);
     }
+    if (row->max_nmse <= 0) return;
+    const double power = crumb_trial_power(t, expected);
     out->nmse = power > 0 ? error / power : error;
-    const double limit = crumb_trial_max_nmse(row, out->n_values);
-    if (row->max_nmse <= 0 || out->nmse <= limit) return;
+    if (out->nmse <= (double)row->max_nmse) return;
     out->ok = false;
-    snprintf(out->where, sizeof out->where, "the error is %g of the result, above %g", out->nmse, limit);
+    snprintf(out->where, sizeof out->where, "the error is %g of the result, above %g", out->nmse,
+             (double)row->max_nmse);
 }
 
 static crumb_status check_trial(const crumb_cpu_kernel *row, const char *knobs, crumb_trial *t, float *y,
@@ -149,7 +151,7 @@ static crumb_status check_trial(const crumb_cpu_kernel *row, const char *knobs, 
     args.knobs = crumb_cpu_knobs_parse(row->op, knobs);
     if (row->layout) CRUMB_TRY(crumb_trial_pack(t, row->layout, &args, err));
     row->run(&args);
-    compare(row, p, y, expected, out);
+    compare(row, t, y, expected, out);
     return CRUMB_OK;
 }
 

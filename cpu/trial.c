@@ -137,6 +137,11 @@ static int8_t random_activation(const crumb_trial_params *p, uint64_t *seed) {
     return p->fill >= CRUMB_FILL_NEGATIVE ? -128 : (int8_t)crumb_random_u64(seed);
 }
 
+static float random_float_activation(const crumb_trial_params *p, uint64_t *seed) {
+    if (p->fill == CRUMB_FILL_POSITIVE) return 1.0f;
+    return p->fill >= CRUMB_FILL_NEGATIVE ? -1.0f : crumb_random_f32(seed);
+}
+
 static crumb_status create_activations(crumb_trial *t, uint64_t *seed, crumb_error *err) {
     const crumb_trial_params *p = &t->params;
     crumb_q8 *x = &t->x;
@@ -158,7 +163,7 @@ static crumb_status create_activations(crumb_trial *t, uint64_t *seed, crumb_err
         for (uint32_t j = 0; j < x->group; j++) x->qsum[i] += x->q[i * x->group + j];
     }
     for (size_t i = 0; i < n_sx; i++) x->sx[i] = p->fill == CRUMB_FILL_RANDOM ? crumb_random_f32(seed) : 1.0f;
-    for (size_t i = 0; i < (size_t)p->n * p->k; i++) t->xf[i] = crumb_random_f32(seed);
+    for (size_t i = 0; i < (size_t)p->n * p->k; i++) t->xf[i] = random_float_activation(p, seed);
     return CRUMB_OK;
 }
 
@@ -223,6 +228,17 @@ crumb_status crumb_trial_pack(crumb_trial *t, const crumb_cpu_layout *layout, cr
     return CRUMB_OK;
 }
 
-double crumb_trial_max_nmse(const crumb_cpu_kernel *kernel, uint64_t n_values) {
-    return (double)kernel->max_nmse * (n_values < 16 ? 1e4 : 1.0);
+double crumb_trial_power(const crumb_trial *t, const float *y) {
+    const crumb_trial_params *p = &t->params;
+    float *row = t->scratch;
+    double power = 0, random = 0;
+    for (uint32_t m = 0; m < p->m; m++) {
+        crumb_matrix_row_to_f32(&t->w, m, row);
+        for (uint32_t n = 0; n < p->n; n++) {
+            const float *x = t->xf + (size_t)n * p->k;
+            for (uint32_t k = 0; k < p->k; k++) random += (double)(row[k] * x[k]) * (double)(row[k] * x[k]);
+            power += (double)y[(size_t)n * p->m + m] * (double)y[(size_t)n * p->m + m];
+        }
+    }
+    return power > random ? power : random;
 }

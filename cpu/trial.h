@@ -11,9 +11,9 @@
 typedef enum crumb_trial_fill {
     CRUMB_FILL_RANDOM,   /* random codes, activations, scales */
     CRUMB_FILL_SUMS,     /* as above, but all scales 0 or 1 so that y is one group's int32 sum */
-    CRUMB_FILL_POSITIVE, /* CRUMB_FILL_SUMS with every code that of the largest value and every activation 127 */
-    CRUMB_FILL_NEGATIVE, /* ... -128 */
-    CRUMB_FILL_OPPOSED,  /* ... -128 and every code that of the smallest value */
+    CRUMB_FILL_POSITIVE, /* CRUMB_FILL_SUMS with every code that of the largest value, every activation 127 or 1.0f */
+    CRUMB_FILL_NEGATIVE, /* ... -128 or -1.0f */
+    CRUMB_FILL_OPPOSED,  /* ... -128 or -1.0f and every code that of the smallest value */
     CRUMB_FILL_COUNT
 } crumb_trial_fill;
 
@@ -33,7 +33,7 @@ typedef struct crumb_trial {
     crumb_trial_params params;
     crumb_matrix w;
     crumb_q8 x;
-    float *xf;         /* [n][k], in [-1, 1) */
+    float *xf;         /* [n][k], in [-1, 1] */
     float *bias, *add; /* [m], [n][m] */
     void *scratch;
     size_t scratch_bytes, codes_bytes;
@@ -56,8 +56,9 @@ crumb_linear_args crumb_trial_args(const crumb_trial *trial, float *y, size_t y_
 crumb_status crumb_trial_pack(crumb_trial *trial, const crumb_cpu_layout *layout, crumb_linear_args *args,
                               crumb_error *err);
 
-/* The normalized error up to which a kernel that only approximates is right in n values. One value may lie close to 0
- * and be all that its error is compared with: fewer than 16 are held to 10000 times the row's bound. */
-double crumb_trial_max_nmse(const crumb_cpu_kernel *kernel, uint64_t n_values);
+/* What the squared error of results is judged by where a kernel's row allows one: the sum of the squares of the
+ * reference's results y [n][m], or, where it is larger, what that would be were the signs of products random, since a
+ * few y may be next to 0 by chance. Overwrites the trial's scratch. */
+double crumb_trial_power(const crumb_trial *trial, const float *y);
 
 #endif

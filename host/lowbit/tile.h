@@ -125,7 +125,8 @@ static inline int crumb_matrix_code_value(const crumb_matrix *matrix, unsigned c
 /* Points matrix's pointers into a packed allocation. */
 void crumb_matrix_bind(crumb_matrix *matrix, const crumb_matrix_layout *layout, const uint8_t *base);
 
-/* Row `row` of a packed or dense matrix as floats (k values): embedding lookup from packed weights, tests. */
+/* Row `row` of a packed or dense matrix as floats: embedding lookup from packed weights, tests. `out` holds k values,
+ * and of a packed matrix k rounded up to CRUMB_TILE_K. */
 void crumb_matrix_row_to_f32(const crumb_matrix *matrix, uint64_t row, float *out);
 
 #endif
