@@ -117,6 +117,13 @@ static void identify(char device[96], char target[32], char source[20]) {
 
 /* ---- comparing --------------------------------------------------------------------------------------------- */
 
+static bool same_bits(float a, float b) {
+    uint32_t x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    return x == y;
+}
+
 static void compare(const crumb_cpu_kernel *row, const crumb_trial *t, const float *y, const float *expected,
                     crumb_kernel_check *out) {
     const crumb_trial_params *p = &t->params;
@@ -125,7 +132,7 @@ static void compare(const crumb_cpu_kernel *row, const crumb_trial *t, const flo
     for (uint64_t i = 0; i < out->n_values; i++) {
         double difference = (double)y[i] - (double)expected[i];
         error += difference * difference;
-        if (row->max_nmse > 0 || !out->ok || memcmp(&y[i], &expected[i], sizeof y[i]) == 0) continue;
+        if (row->max_nmse > 0 || !out->ok || same_bits(y[i], expected[i])) continue;
         out->ok = false;
         snprintf(out->where, sizeof out->where, "y[%u][%u] is %a, not %a", (unsigned)(i / p->m), (unsigned)(i % p->m),
                  (double)y[i], (double)expected[i]);

@@ -48,12 +48,12 @@ crumb_status kernels_choose(const cli_options *options, const kernels_shape *sta
     CRUMB_TRY(choose_formats(out, err));
     for (size_t i = 0; i < options->kernel_shapes.n; i++)
         CRUMB_TRY(parse_shape(options->kernel_shapes.value[i], &out->shapes[out->n_shapes++], err));
-    if (out->n_shapes == 0) memcpy(out->shapes, standard_shapes, n_standard_shapes * sizeof *standard_shapes);
-    if (out->n_shapes == 0) out->n_shapes = n_standard_shapes;
+    for (size_t i = 0; options->kernel_shapes.n == 0 && i < n_standard_shapes; i++)
+        out->shapes[out->n_shapes++] = standard_shapes[i];
     for (size_t i = 0; i < options->kernel_groups.n; i++)
         out->groups[out->n_groups++] = (uint32_t)options->kernel_groups.value[i];
-    if (out->n_groups == 0) memcpy(out->groups, standard_groups, n_standard_groups * sizeof *standard_groups);
-    if (out->n_groups == 0) out->n_groups = n_standard_groups;
+    for (size_t i = 0; options->kernel_groups.n == 0 && i < n_standard_groups; i++)
+        out->groups[out->n_groups++] = standard_groups[i];
     return CRUMB_OK;
 }
 
