@@ -134,7 +134,7 @@ const cli_option cli_option_table[] = {
     {"--cold", CLI_ON, AT(cold), .commands = CLI_KERNELS, .help = "perf: weights come from memory, not from a cache"},
     {"--rounds", CLI_INT, "N", AT(rounds), "15", RANGE(1, 100000), CLI_KERNELS | CLI_DEVICES,
      .help = "times that each measurement is repeated, in turns with the others; medians are printed"},
-    {"--seed", CLI_INT, "N", AT(kernel_seed), "-1", RANGE(-1, INT64_MAX), CLI_KERNELS,
+    {"--seed", CLI_INT, "N", AT(kernel_seed), "-1", RANGE(-1, UINT32_MAX), CLI_KERNELS,
      .help = "test: the random data; -1: new ones, whose seed is printed"},
     {"--measure", CLI_ON, AT(measure), .commands = CLI_DEVICES,
      .help = "measure what the device can do at best: memory, dot products, barriers"},
