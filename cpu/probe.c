@@ -94,7 +94,8 @@ static void dot_part(crumb_probe *probe, uint32_t thread, uint64_t argument) {
 
 /* ---- the probe --------------------------------------------------------------------------------------------- */
 
-static crumb_status allocate_buffer(crumb_probe *probe, crumb_error *err) {
+crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err) {
+    if (probe->data) return CRUMB_OK;
     const uint64_t least = UINT64_C(128) << 20, cache = crumb_cache_bytes(3);
     const uint64_t n = (uint64_t)crumb_pool_threads(probe->pool);
     uint64_t wanted = cache > least / 4 ? 4 * cache + least / 4 : least;
@@ -110,13 +111,12 @@ static crumb_status allocate_buffer(crumb_probe *probe, crumb_error *err) {
     return CRUMB_OK;
 }
 
-crumb_status crumb_probe_create(int n_threads, bool memory, crumb_probe **out, crumb_error *err) {
+crumb_status crumb_probe_create(int n_threads, crumb_probe **out, crumb_error *err) {
     void *p;
     *out = NULL;
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "a probe", &p, err));
     crumb_probe *probe = p;
     crumb_status status = crumb_pool_create(n_threads, &probe->pool, err);
-    if (status == CRUMB_OK && memory) status = allocate_buffer(probe, err);
     if (status == CRUMB_OK)
         *out = probe;
     else

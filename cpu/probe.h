@@ -11,15 +11,17 @@
 
 typedef struct crumb_probe crumb_probe;
 
-/* For n_threads threads (<= 0: one per physical core). With `memory` it has a buffer to read, of more than 4 times the
- * last-level cache, so that no pass finds anything of the one before. Fails with MEMORY where that much is not free. */
-crumb_status crumb_probe_create(int n_threads, bool memory, crumb_probe **out, crumb_error *err);
+/* For n_threads threads (<= 0: one per physical core). */
+crumb_status crumb_probe_create(int n_threads, crumb_probe **out, crumb_error *err);
+/* Gives it a buffer to read, of more than 4 times the last-level cache, so that no pass finds anything of the one
+ * before. Fails with MEMORY where that much is not free. Once it has one, nothing happens. */
+crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err);
 void crumb_probe_destroy(crumb_probe *probe);           /* NULL is allowed */
 crumb_pool *crumb_probe_pool(const crumb_probe *probe); /* the probe's own, for what it is compared with */
 uint64_t crumb_probe_buffer_bytes(const crumb_probe *probe);
 
-/* GB/s that all threads together read from memory. Each reads its own part as several streams at once, since one does
- * not keep enough cache lines in flight. */
+/* GB/s that all threads together read from memory; 0 without a buffer. Each reads its own part as several streams at
+ * once, since one does not keep enough cache lines in flight. */
 double crumb_probe_read(crumb_probe *probe);
 /* 10^9 operations (2 per multiplication and addition) a second that all threads together reach with the int8 dot
  * product of a tier, on registers. 0 for the scalar tier and for tiers that this machine lacks. */

@@ -192,7 +192,7 @@ struct crumb_kernel_bench {
     uint64_t scratch_bytes, n_scratch;
     const crumb_cpu_layout *packed_for; /* what the trial is packed for now; NULL: nothing */
     crumb_walk walk;
-    bool has_walk;
+    bool has_walk, asked_for_memory;
     /* The run under way. */
     const crumb_cpu_kernel *row;
     crumb_linear_args args;
@@ -237,7 +237,7 @@ static crumb_status fill_bench(crumb_kernel_bench *b, const crumb_kernel_problem
     uint64_t seed = 1;
     void *memory;
     CRUMB_TRY(crumb_trial_create(&params, &seed, &b->trial, err));
-    CRUMB_TRY(crumb_probe_create(n_threads, true, &b->probe, err));
+    CRUMB_TRY(crumb_probe_create(n_threads, &b->probe, err));
     b->scratch_bytes = crumb_round_up(b->trial.scratch_bytes, 64);
     CRUMB_TRY(crumb_calloc((uint64_t)params.n * params.m, sizeof(float), "results", &memory, err));
     b->y = memory;
@@ -345,6 +345,8 @@ static crumb_status bench_run_near(crumb_kernel_bench *b, size_t kernel, double 
 
 static void bench_roofs(crumb_kernel_bench *b, size_t kernel, crumb_kernel_roofs *out) {
     crumb_isa isa = row_of(kernel)->isa;
+    if (!b->asked_for_memory) crumb_probe_add_memory(b->probe, NULL); /* without, its roof is 0: unknown */
+    b->asked_for_memory = true;
     *out = (crumb_kernel_roofs){.read_gb_s = crumb_probe_read(b->probe),
                                 .peak_gops = crumb_probe_dot(b->probe, isa),
                                 .clock_ghz = crumb_probe_clock(b->probe),

@@ -22,7 +22,7 @@ class Tune(CommandTest):
         return [json.loads(line) for line in self.tune("export").stdout.splitlines()]
 
     def test_measures_keeps_and_resumes(self):
-        first = json.loads(self.tune(*SHAPE, "--op", "gemv", "--budget", "100s", "--json").stdout)
+        first = json.loads(self.tune(*SHAPE, "--op", "gemv", "--budget", "60s", "--json").stdout)
         self.assertGreaterEqual(first["candidates"], 100)
         self.assertEqual(first["measured"], first["candidates"])
         self.assertEqual(first["wrong"], 0)
@@ -31,7 +31,7 @@ class Tune(CommandTest):
         self.assertEqual(len(records), first["candidates"])
         self.assertEqual(len({(r["kernel"], r["knobs"]) for r in records}), len(records))
         self.assertEqual([r["ratio"] for r in records if r["knobs"] == "" and r["kernel"].startswith("gemv")], [1])
-        again = json.loads(self.tune(*SHAPE, "--op", "gemv", "--budget", "100s", "--json").stdout)
+        again = json.loads(self.tune(*SHAPE, "--op", "gemv", "--budget", "60s", "--json").stdout)
         self.assertEqual((again["measured"], again["kernel"], again["knobs"]), (0, first["kernel"], first["knobs"]))
         self.assertIn(first["kernel"], self.tune("show").stdout)
         self.assertRegex(self.tune("prune").stdout, rf"^{len(records) - 1} measurements removed")

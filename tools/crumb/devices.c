@@ -17,7 +17,12 @@ typedef struct measurement {
 /* Probes in turns, so that all see the same machine; medians of the rounds. */
 static crumb_status measure(int n_threads, size_t rounds, measurement *out, crumb_error *err) {
     crumb_probe *probe;
-    CRUMB_TRY(crumb_probe_create(n_threads, true, &probe, err));
+    CRUMB_TRY(crumb_probe_create(n_threads, &probe, err));
+    crumb_status status = crumb_probe_add_memory(probe, err);
+    if (status != CRUMB_OK) {
+        crumb_probe_destroy(probe);
+        return status;
+    }
     enum { READ, CLOCK, STEP, DOT, SERIES = DOT + CRUMB_ISA_COUNT };
     double *values = calloc(SERIES * rounds, sizeof *values);
     for (size_t r = 0; values && r < rounds; r++) {

@@ -20,7 +20,8 @@ double cli_median(double *values, size_t n) {
 double cli_probe_read_bandwidth(int n_threads) {
     crumb_probe *probe;
     double passes[READ_PASSES];
-    if (crumb_probe_create(n_threads, true, &probe, NULL) != CRUMB_OK) return 0;
+    if (crumb_probe_create(n_threads, &probe, NULL) != CRUMB_OK) return 0;
+    crumb_probe_add_memory(probe, NULL);
     for (int i = 0; i < READ_PASSES; i++) passes[i] = crumb_probe_read(probe);
     crumb_probe_destroy(probe);
     return cli_median(passes, READ_PASSES);
