@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Prints gamma, the cycles per 256-bit vector of 8 outputs x 4 inputs, of the GEMV kernels' inner loops as they ship.
+
+usage: tools/gamma-table.py [--build FOLDER] [--mca PROGRAM] [--cpu MODEL,...] [--json]
+
+For tiers and processors that the machine at hand is not: the loops are cut out of the object files and given to
+llvm-mca, whose models know ports and latencies but neither caches nor memory; the paper's gamma (Georganas et al.,
+"Pushing the Envelope of LLM Inference on AI-PC and Intel GPUs", 2025, section III-F) leaves loads out likewise. The
+paper's own sequences are among the kernels: what llvm-mca says of them beside what the paper measured on P-cores
+(1.25 for 2 bits, 2.4 for 1 bit) calibrates the rest, so the last column scales each figure by that ratio of its width.
+There is no model of E-cores; for them the table counts instructions per vector, and the paper's 2.175 and 4.71 stand
+beside those of its sequences. Compared on this machine, real and modelled: `crumb kernels perf`.
+"""
+import argparse
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+PAPER = {"u2": (1.25, 2.175), "u1": (2.4, 4.71)}  # P-core, E-core
+DOT = {"avx2": "vpmaddubsw", "avxvnni": "vpdpbusd", "avx512": "vpdpbusd"}
+KERNELS = [("crumb", "gemv", "gemv_sums_{bits}_c1_s{streams}"), ("paper", "georganas", "crumb_georganas_{bits}_i8__{tier}")]
+
+
+def functions(path):
+    """{name: [(address, instruction)]} of an object file."""
+    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", "-M", "intel", path], check=True, capture_output=True,
+                          text=True).stdout
+    found, name = {}, None
+    for line in text.splitlines():
+        if head := re.match(r"[0-9a-f]+ <(.+)>:$", line):
+            name = head[1]
+            found[name] = []
+        elif name and (match := re.match(r" *([0-9a-f]+):\t(.+?)(?:\s+#.*)?$", line)):
+            found[name].append((int(match[1], 16), re.sub(r"\s+", " ", match[2]).strip()))
+    return found
+
+
+def loops(code):
+    """Bodies of the innermost loops: from the target of a backward jump to the jump."""
+    spans = []
+    for i, (address, text) in enumerate(code):
+        if jump := re.match(r"j[a-z]+ ([0-9a-f]+)", text):
+            start = next((j for j, (a, _) in enumerate(code[:i + 1]) if a == int(jump[1], 16)), None)
+            if start is not None:
+                spans.append((start, i))
+    inner = [s for s in spans if not any(o != s and s[0] <= o[0] and o[1] <= s[1] for o in spans)]
+    return [[text for _, text in code[a:b + 1]] for a, b in inner]
+
+
+def hot_loop(code, dot):
+    """The innermost loop with the most dot products."""
+    counted = [(sum(dot in line for line in body), body) for body in loops(code)]
+    return max(counted, key=lambda pair: pair[0], default=(0, []))
+
+
+def modelled_cycles(mca, cpu, body):
+    """Cycles per iteration; None where the model lacks an instruction. Jumps and prefetches are left out: memory is not modelled."""
+    lines = [re.sub(r"<[^>]*>", "", line).replace("{vex} ", "") for line in body
+             if not re.match(r"j[a-z]+ |prefetch", line)]
+    text = ".intel_syntax noprefix\n" + "\n".join(lines) + "\n"
+    done = subprocess.run([mca, f"-mcpu={cpu}", "-iterations=200", "--instruction-info=0", "--resource-pressure=0"],
+                          input=text, capture_output=True, text=True)
+    if "unsupported instruction" in done.stderr:
+        return None  # a tier that this processor does not have
+    if done.returncode:
+        sys.exit(f"{mca} -mcpu={cpu}: {done.stderr.strip().splitlines()[0]}")
+    cycles = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
+    return int(cycles[1]) / 200
+
+
+def vectors_of(body, dots):
+    """256-bit vectors of weights that the loop serves: zmm counts twice."""
+    return dots * (2 if any("zmm" in line for line in body) else 1)
+
+
+def rows(build, mca, cpus):
+    for tier, dot in DOT.items():
+        for who, source, pattern in KERNELS:
+            paths = glob.glob(os.path.join(build, "**", "cpu", tier, f"{source}.c.o"), recursive=True)
+            found = functions(paths[0]) if paths else {}
+            for bits in ("u1", "u2", "u4", "u8"):
+                for streams in (1, 2, 4) if who == "crumb" else (0,):
+                    name = pattern.format(bits=bits, tier=tier, streams=streams)
+                    dots, body = hot_loop(found.get(name, []), dot)
+                    if not dots:
+                        continue
+                    vectors = vectors_of(body, dots)
+                    row = {"kernel": name, "by": who, "tier": tier, "bits": bits, "vectors": vectors,
+                           "instructions": len([line for line in body if not re.match(r"j|prefetch|cmp|add r|sub r", line)]) / vectors}
+                    cycles = {cpu: modelled_cycles(mca, cpu, body) for cpu in cpus}
+                    row["gamma"] = {cpu: c / vectors for cpu, c in cycles.items() if c is not None}
+                    yield row
+
+
+def calibrate(table, cpus):
+    """What the paper measured over what the model says of its sequence, per width and model; None where unknown."""
+    factors = {}
+    for row in table:
+        if row["by"] == "paper" and row["tier"] == "avxvnni" and row["bits"] in PAPER:
+            for cpu, gamma in row["gamma"].items():
+                factors[row["bits"], cpu] = PAPER[row["bits"]][0] / gamma
+    return factors
+
+
+def figure(values, cpu):
+    return f"{values[cpu]:.2f}" if cpu in values else ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--mca", default=shutil.which("llvm-mca-21") or shutil.which("llvm-mca-19") or "llvm-mca")
+    parser.add_argument("--cpu", default="alderlake,sapphirerapids")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    cpus = options.cpu.split(",")
+    if not shutil.which(options.mca):
+        sys.exit(f"{options.mca}: not found; apt-get install llvm-19 has llvm-mca-19")
+    table = list(rows(options.build, options.mca, cpus))
+    if not table:
+        sys.exit(f"{options.build}: no object files of the kernels; build there first")
+    factors = calibrate(table, cpus)
+    for row in table:
+        row["calibrated"] = {cpu: gamma * factors[row["bits"], cpu] for cpu, gamma in row["gamma"].items()
+                             if (row["bits"], cpu) in factors}
+    if options.json:
+        return print(json.dumps({"schema_version": 1, "mca": options.mca, "rows": table}, indent=1))
+    print("| kernel | tier | vectors | instructions | " + " | ".join(f"gamma {c} | calibrated" for c in cpus) +
+          " | paper P | paper E |")
+    print("|---|---|---:|---:|" + "---:|---:|" * len(cpus) + "---:|---:|")
+    for row in table:
+        figures = " | ".join(figure(row["gamma"], c) + " | " + figure(row["calibrated"], c) for c in cpus)
+        paper = PAPER.get(row["bits"]) if row["by"] == "paper" and row["tier"] == "avxvnni" else None
+        print(f"| {row['kernel']} | {row['tier']} | {row['vectors']} | {row['instructions']:.2f} | {figures} | " +
+              (f"{paper[0]} | {paper[1]} |" if paper else " | |"))
+
+
+if __name__ == "__main__":
+    main()
