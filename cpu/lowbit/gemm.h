@@ -37,6 +37,11 @@ typedef struct gemm_block {
     float *accs;     /* [n_columns][16]; between tile-rows 0 */
 } gemm_block;
 
+/* Whether accumulators hold less than a 32-block. */
+SIMD_INLINE bool gemm_is_short(int bits) {
+    return gemm_unit_steps(bits) < BLOCK_STEPS;
+}
+
 /* ---- the dot products -------------------------------------------------------------------------------------- */
 
 /* Steps [step0, step1) of the panel, all within one span of the accumulators and one group. */
@@ -89,6 +94,27 @@ SIMD_INLINE void gemm_sums(const gemm_block *b, const int8_t *q, uint32_t step0,
         gemm_sum(&acc[i / TILE_VECTORS * TILE_VECTORS * parts + i % TILE_VECTORS], bits, b->a->w->mul);
 }
 
+/* The same where accumulators hold less than a 32-block, for any number of steps: two steps of a column at a time are
+ * summed and widened while their codes stay in registers, and only the sums wait. */
+SIMD_INLINE void gemm_short_sums(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t step1, const int bits,
+                                 const int columns, vint *sums) {
+    UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) sums[i] = v_zero();
+    const uint8_t *panel = b->panel + (size_t)step0 * LINE_BYTES;
+    q += (size_t)step0 * (size_t)columns * 4;
+    for (uint32_t step = step0; step < step1; step += 2, panel += 2 * LINE_BYTES, q += columns * 8) {
+        vint weights[2 * TILE_VECTORS];
+        UNROLL for (int i = 0; i < 2 * TILE_VECTORS; i++) weights[i] = v_load(panel + i * SIMD_LANES * 4);
+        UNROLL for (int c = 0; c < columns; c++) {
+            vint q0 = v_broadcast4(q + c * 4), q1 = v_broadcast4(q + (columns + c) * 4);
+            UNROLL for (int v = 0; v < TILE_VECTORS; v++) {
+                vint acc = dot_step(dot_step(v_zero(), weights[v], q0), weights[TILE_VECTORS + v], q1);
+                vint *sum = &sums[c * TILE_VECTORS + v];
+                *sum = v_pin(v_add(*sum, gemm_sum(&acc, bits, b->a->w->mul)));
+            }
+        }
+    }
+}
+
 /* Groups of one 32-block, whose sums never leave the registers: n_groups from the chunk's first, group0, on. */
 SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t group0,
                                    uint32_t n_groups, const int bits, const int columns, const bool has_zero,
@@ -110,8 +136,8 @@ SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_
 /* Groups of any size: their sums wait in memory between spans, and between chunks. */
 SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t step0, uint32_t step1,
                                   const int bits, const int columns, const bool has_min) {
-    const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, span = dot_span_steps(bits, b->a->w->max_code);
-    const uint32_t group0 = step0 / group_steps;
+    const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, group0 = step0 / group_steps;
+    const uint32_t span = gemm_is_short(bits) ? GEMM_CHUNK_STEPS : dot_span_steps(bits, b->a->w->max_code);
     int32_t *saved = b->sums + (size_t)c0 * CRUMB_TILE_ROWS;
     uint32_t g = group0;
     for (uint32_t step = step0, end; step < step1; step = end) {
@@ -119,7 +145,10 @@ SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t
         vint sums[GEMM_REGISTER_COLUMNS * TILE_VECTORS];
         end = step + span < group_end ? step + span : group_end;
         if (end > step1) end = step1;
-        gemm_sums(b, q, step - step0, end - step0, bits, columns, sums);
+        if (gemm_is_short(bits))
+            gemm_short_sums(b, q, step - step0, end - step0, bits, columns, sums);
+        else
+            gemm_sums(b, q, step - step0, end - step0, bits, columns, sums);
         UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++)
             v_store(saved + i * SIMD_LANES, v_add(sums[i], v_load(saved + i * SIMD_LANES)));
         v_forget(); /* else they are kept for the fold, at the cost of spills */
@@ -143,12 +172,13 @@ SIMD_INLINE void gemm_columns(const gemm_block *b, uint32_t c0, uint32_t step0, 
 
 /* Groups of 32 have instances of their own where codes are wide enough for that to pay. */
 SIMD_INLINE bool gemm_whole(int bits, uint32_t group) {
-    return group == CRUMB_TILE_K && bits >= 4;
+    return group == CRUMB_TILE_K && bits >= 3;
 }
 
-/* Columns of a register block, of as many as there are registers for. */
+/* Columns of a register block for codes of `bits`, of as many as there are registers for. */
 SIMD_INLINE uint32_t gemm_wide(int bits, uint32_t group) {
-    return (uint32_t)((gemm_whole(bits, group) ? GEMM_WHOLE_COLUMNS : GEMM_REGISTER_COLUMNS) / gemm_parts(bits));
+    const bool few = gemm_whole(bits, group) || gemm_is_short(bits);
+    return (uint32_t)((few ? GEMM_WHOLE_COLUMNS : GEMM_REGISTER_COLUMNS) / gemm_parts(bits));
 }
 
 /* Columns of the next register block where `left` are left: all, half of them, two or one. */
@@ -180,8 +210,7 @@ SIMD_INLINE void gemm_finish(const gemm_block *b, uint32_t tile, uint32_t c0, ui
 
 /* A chunk of a tile-row, the last one with the way out. */
 SIMD_INLINE void gemm_all_columns(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1, const int bits,
-                                  const bool has_zero, const bool has_min, const bool whole) {
-    const uint32_t wide = gemm_wide(bits, whole ? CRUMB_TILE_K : 0);
+                                  const uint32_t wide, const bool has_zero, const bool has_min, const bool whole) {
     const bool last = step1 == b->s.n_blocks * BLOCK_STEPS;
     for (uint32_t c = 0, n; c < b->n_columns; c += n) {
         n = gemm_next_columns(b->n_columns - c, wide);
@@ -267,7 +296,8 @@ SIMD_INLINE void gemm_tile(const gemm_block *b, uint32_t tile, const int bits, c
         uint32_t end = step + chunk < n_steps ? step + chunk : n_steps;
         gemm_unpack(b, tile, step, end, bits, width != bits);
         gemm_take_scales(b, tile, step, end);
-        gemm_all_columns(b, tile, step, end, width, has_zero, has_min, whole);
+        gemm_all_columns(b, tile, step, end, width, gemm_wide(bits, whole ? CRUMB_TILE_K : 0), has_zero, has_min,
+                         whole);
     }
 }
 
@@ -369,7 +399,7 @@ SIMD_INLINE void gemm_rows(const crumb_linear_args *a, const int bits, const int
     memset(b.accs, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.accs);
     for (b.n0 = 0; b.n0 < a->n; b.n0 += b.n_columns) {
         b.n_columns = a->n - b.n0 < most ? a->n - b.n0 : most;
-        gemm_take_columns(&b, gemm_wide(width, a->x.group));
+        gemm_take_columns(&b, gemm_wide(bits, a->x.group));
         gemm_prepare(&b);
         for (uint32_t tile = a->tile0; tile < a->tile1; tile++)
             gemm_tile(&b, tile, bits, width, has_zero, has_min, whole);
