@@ -89,7 +89,8 @@ CRUMB_API crumb_status crumb_model_open(const char *path, const crumb_model_para
 /* The small model that is part of the library. */
 CRUMB_API crumb_status crumb_model_open_embedded(const crumb_model_params *params, crumb_model **out, crumb_error *err);
 /* Random weights at the shapes of a known model, for measuring speed without a download: "SHAPE:TYPE[:HEAD]" with
- * SHAPE falcon3-1b, mobilellm-1.5b, llama3-8b, bitnet-2b4t; TYPE bf16, i8, mxfp4, u4, u2, ternary, u1; HEAD f16, i8. */
+ * SHAPE falcon3-1b, mobilellm-1.5b, llama3-8b, bitnet-2b4t; TYPE bf16, i8, mxfp4, u4, u3, u2, ternary, u1; HEAD f16,
+ * i8. */
 CRUMB_API crumb_status crumb_model_open_synthetic(const char *spec, const crumb_model_params *params, crumb_model **out,
                                                   crumb_error *err);
 CRUMB_API void crumb_model_close(crumb_model *model); /* after its sessions; NULL is allowed */

@@ -18,8 +18,8 @@ const cli_option cli_option_table[] = {
      .help = "GGUF files; may be repeated, or stand as plain arguments; without one, the model that is part of crumb"},
     {"--synthetic", CLI_TEXTS, "SHAPE:TYPE[:HEAD]", AT(synthetic), .commands = CLI_BENCH,
      .help = "random weights at a known model's shapes, so that speed can be measured without a download: SHAPE "
-             "falcon3-1b, mobilellm-1.5b, llama3-8b, bitnet-2b4t; TYPE bf16, i8, mxfp4, u4, u2, ternary, u1; HEAD f16, "
-             "i8"},
+             "falcon3-1b, mobilellm-1.5b, llama3-8b, bitnet-2b4t; TYPE bf16, i8, mxfp4, u4, u3, u2, ternary, u1; HEAD "
+             "f16, i8"},
     {"-dev --device", CLI_TEXT, "auto|cpu", AT(device), "auto", .commands = CLI_ENGINE, .help = "what runs the model",
      .note = "one device by crumb's name, not a list; 'none' means cpu"},
     {"--backend", CLI_TEXT, "auto|cpu", AT(backend), "auto", .commands = CLI_ENGINE,
@@ -117,7 +117,7 @@ const cli_option cli_option_table[] = {
     {"--op", CLI_CHOICE, "gemv|gemm", AT(kernel_op), .commands = CLI_KERNELS | CLI_TUNE,
      .help = "only kernels for a few rows of activations, or only those for many"},
     {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_KERNELS | CLI_TUNE,
-     .help = "only weights of these formats: 1, 1.58 (ternary), 2, 4, 8, mxfp4"},
+     .help = "only weights of these formats: 1, 1.58 (ternary), 2, 3, 4, 5, 6, 8, mxfp4"},
     {"--group", CLI_INTS, "N,...", AT(kernel_groups), .min = 0, .max = 65536, .commands = CLI_KERNELS | CLI_TUNE,
      .help = "weights that share a scale; 0: a whole row"},
     {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_KERNELS | CLI_TUNE,
