@@ -6,7 +6,11 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(CRUMB_ROLLED) /* sanitizer builds: what is inlined everywhere and instrumented takes minutes to compile */
+#define SIMD_INLINE static inline __attribute__((unused))
+#else
 #define SIMD_INLINE static inline __attribute__((always_inline))
+#endif
 
 enum { SIMD_LANES = 8 }; /* 32-bit lanes, one row of the weights each */
 typedef __m256i vint;

@@ -6,7 +6,11 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(CRUMB_ROLLED) /* as in cpu/avx2/simd256.h */
+#define SIMD_INLINE static inline __attribute__((unused))
+#else
 #define SIMD_INLINE static inline __attribute__((always_inline))
+#endif
 
 enum { SIMD_LANES = 16 }; /* 32-bit lanes, one row of the weights each */
 typedef __m512i vint;

@@ -7,7 +7,11 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(CRUMB_ROLLED) /* as in cpu/avx2/simd256.h */
+#define SIMD_INLINE static inline __attribute__((unused))
+#else
 #define SIMD_INLINE static inline __attribute__((always_inline))
+#endif
 
 enum { SIMD_LANES = 16 };
 typedef struct vint {
