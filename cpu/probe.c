@@ -135,10 +135,6 @@ crumb_pool *crumb_probe_pool(const crumb_probe *probe) {
     return probe->pool;
 }
 
-uint64_t crumb_probe_buffer_bytes(const crumb_probe *probe) {
-    return probe->n_bytes;
-}
-
 double crumb_probe_read(crumb_probe *probe) {
     if (!probe->data) return 0;
     return (double)probe->n_bytes * 1e-9 / time_pass(probe, &(pass){.run = read_part}, 1);

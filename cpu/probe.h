@@ -18,7 +18,6 @@ crumb_status crumb_probe_create(int n_threads, crumb_probe **out, crumb_error *e
 crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err);
 void crumb_probe_destroy(crumb_probe *probe);           /* NULL is allowed */
 crumb_pool *crumb_probe_pool(const crumb_probe *probe); /* the probe's own, for what it is compared with */
-uint64_t crumb_probe_buffer_bytes(const crumb_probe *probe);
 
 /* GB/s that all threads together read from memory; 0 without a buffer. Each reads its own part as several streams at
  * once, since one does not keep enough cache lines in flight. */
@@ -32,7 +31,7 @@ double crumb_probe_clock(crumb_probe *probe);
 double crumb_probe_step(crumb_probe *probe);
 
 /* rounds * CRUMB_PROBE_CHAINS dot products on registers, as many chains as hide their latency. One per tier
- * (cpu/<tier>/probe.c); each does `crumb_probe_macs` multiplications. Returns something that depends on all. */
+ * (cpu/<tier>/probe.c); each does 4 multiplications per 32-bit lane. Returns something that depends on all. */
 enum { CRUMB_PROBE_CHAINS = 12 };
 typedef uint64_t crumb_probe_dot_fn(uint64_t rounds);
 crumb_probe_dot_fn crumb_probe_dot__avx2, crumb_probe_dot__avxvnni, crumb_probe_dot__avx512vnni;

@@ -349,8 +349,7 @@ static void bench_roofs(crumb_kernel_bench *b, size_t kernel, crumb_kernel_roofs
     b->asked_for_memory = true;
     *out = (crumb_kernel_roofs){.read_gb_s = crumb_probe_read(b->probe),
                                 .peak_gops = crumb_probe_dot(b->probe, isa),
-                                .clock_ghz = crumb_probe_clock(b->probe),
-                                .vector_bits = isa == CRUMB_ISA_AVX512VNNI ? 512 : 256};
+                                .clock_ghz = crumb_probe_clock(b->probe)};
 }
 
 static uint64_t bench_bytes(const crumb_kernel_bench *b, size_t kernel) {

@@ -3,10 +3,7 @@
 #include "host/base/checked.h"
 
 unsigned crumb_papers_code(const crumb_matrix *w, uint32_t m, uint32_t k) {
-    if (m >= w->m || k >= w->k) return 0;
-    uint64_t tile = m / CRUMB_TILE_ROWS * crumb_div_up(w->k, CRUMB_TILE_K) + k / CRUMB_TILE_K;
-    const uint32_t *dwords = (const uint32_t *)w->codes + tile * w->bits * CRUMB_TILE_ROWS;
-    return crumb_tile_code(dwords, w->bits, m % CRUMB_TILE_ROWS, crumb_tile_linear_of(k % CRUMB_TILE_K));
+    return m < w->m && k < w->k ? crumb_matrix_code(w, m, k) : 0;
 }
 
 bool crumb_papers_ternary(const crumb_matrix *w) {

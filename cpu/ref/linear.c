@@ -6,13 +6,6 @@
 
 #include <math.h>
 
-static unsigned code_at(const crumb_matrix *w, uint32_t m, uint32_t k) {
-    uint64_t n_blocks = crumb_div_up(w->k, CRUMB_TILE_K);
-    uint64_t tile = (uint64_t)(m / CRUMB_TILE_ROWS) * n_blocks + k / CRUMB_TILE_K;
-    const uint32_t *dwords = (const uint32_t *)w->codes + tile * w->bits * CRUMB_TILE_ROWS;
-    return crumb_tile_code(dwords, w->bits, m % CRUMB_TILE_ROWS, crumb_tile_linear_of(k % CRUMB_TILE_K));
-}
-
 static float group_value(const crumb_matrix *w, const void *values, uint32_t m, uint32_t group) {
     uint64_t n_groups = crumb_round_up(w->k, CRUMB_TILE_K) / w->group;
     uint64_t i = ((uint64_t)(m / CRUMB_TILE_ROWS) * n_groups + group) * CRUMB_TILE_ROWS + m % CRUMB_TILE_ROWS;
@@ -35,7 +28,7 @@ static float dot(const crumb_linear_args *a, uint32_t n, uint32_t m) {
     for (uint32_t g = 0; g < n_groups; g++) {
         int64_t sum = 0;
         for (uint32_t k = g * x->group; k < (g + 1) * x->group; k++)
-            sum += (int64_t)crumb_matrix_code_value(w, code_at(w, m, k)) *
+            sum += (int64_t)crumb_matrix_code_value(w, crumb_matrix_code(w, m, k)) *
                    q[k / 32 * 32 + crumb_tile_plane_position(w->bits, k % 32)];
         int32_t s = (int32_t)sum, qsum = x->qsum[(size_t)n * n_groups + g];
         uint32_t weight_group = (uint32_t)((uint64_t)g * x->group / w->group);
@@ -63,8 +56,9 @@ void crumb_linear_f32__ref(const crumb_linear_args *a) {
     for (uint32_t m = a->tile0 * CRUMB_TILE_ROWS; m < row_end(a); m++) {
         for (uint32_t k = 0; k < w->k; k++) {
             float min = w->mins ? group_value(w, w->mins, m, k / w->group) : 0.0f;
-            row[k] =
-                group_value(w, w->scales, m, k / w->group) * (float)crumb_matrix_code_value(w, code_at(w, m, k)) + min;
+            row[k] = group_value(w, w->scales, m, k / w->group) *
+                         (float)crumb_matrix_code_value(w, crumb_matrix_code(w, m, k)) +
+                     min;
         }
         for (uint32_t n = 0; n < a->n; n++) {
             double sum = 0;

@@ -53,10 +53,9 @@ typedef struct crumb_kernel_check {
 typedef struct crumb_kernel_bench crumb_kernel_bench;
 
 typedef struct crumb_kernel_roofs {
-    double read_gb_s;     /* what all threads together read from memory; 0: unknown */
-    double peak_gops;     /* of the kernel's own dot product */
-    double clock_ghz;     /* 0: unknown */
-    unsigned vector_bits; /* of the kernel's registers */
+    double read_gb_s; /* what all threads together read from memory; 0: unknown */
+    double peak_gops; /* of the kernel's own dot product */
+    double clock_ghz; /* 0: unknown */
 } crumb_kernel_roofs;
 
 enum { CRUMB_KNOBS_BYTES = 128 };

@@ -142,19 +142,12 @@ static int list(const cli_options *options) {
 
 /* ---- support ----------------------------------------------------------------------------------------------- */
 
-/* The kernel that is chosen for a problem, as the backend chooses: the highest rank among those that fit. */
+/* What a plan takes when nothing is tuned. */
 static const char *chosen(const kernels_choice *c, const crumb_kernel_format *format, uint32_t n) {
-    const char *best = "none";
-    int rank = -1;
-    for (size_t i = 0; i < c->suite->n_kernels(); i++) {
-        const crumb_kernel_info info = c->suite->info(i);
-        crumb_kernel_problem p = kernels_problem(c, &info, format, 32, (kernels_shape){16, 256, n});
-        if (p.act == CRUMB_ACT_F32 && strcmp(c->options->activation, "float") != 0) continue;
-        if (info.rank <= rank || n > info.max_n || !kernels_selected(c, &info) || !c->suite->takes(i, &p)) continue;
-        rank = info.rank;
-        best = info.name;
-    }
-    return best;
+    const crumb_kernel_info any = {.acts = 0};
+    const crumb_kernel_problem p = kernels_problem(c, &any, format, 32, (kernels_shape){16, 256, n});
+    size_t kernel = c->suite->chosen(&p);
+    return kernel == SIZE_MAX ? "none" : c->suite->info(kernel).name;
 }
 
 static int support(const cli_options *options) {
