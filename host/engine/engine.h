@@ -30,6 +30,8 @@ crumb_status crumb_engine_model_create(const crumb_model_params *params, crumb_m
 crumb_model_params crumb_engine_model_params(const crumb_model_params *params);
 /* The embedded model's bytes as a file; the caller closes it. */
 crumb_status crumb_engine_open_embedded_file(crumb_gguf **out, crumb_error *err);
+/* What a synthetic model of this spec (crumb_model_open_synthetic) would be, and how large, without making it. */
+crumb_status crumb_engine_synthetic_size(const char *spec, crumb_hparams *hparams, uint64_t *n_bytes, crumb_error *err);
 /* Sets name and type once the weights are there. */
 void crumb_engine_model_describe(crumb_model *m, const char *name);
 

@@ -248,19 +248,41 @@ static uint64_t count_params(const crumb_network *net) {
     return h->num_hidden_layers * layer + (net->tied ? 1 : 2) * (uint64_t)h->vocab_size * h->hidden_size;
 }
 
-static crumb_status build(crumb_model *m, const synthetic_type *body, const synthetic_type *head, crumb_error *err) {
+/* Makes the network's layers and counts the bytes of all its weights; net->layers is freed by the caller. */
+static crumb_status size_network(crumb_network *net, const synthetic_type *body, const synthetic_type *head,
+                                 uint64_t *n_bytes, crumb_error *err) {
     carver c = {0};
+    net->layers = calloc(net->hparams.num_hidden_layers, sizeof *net->layers);
+    if (!net->layers) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for the layers");
+    CRUMB_TRY(make_network(&c, net, body, head, err));
+    *n_bytes = c.used;
+    return CRUMB_OK;
+}
+
+static crumb_status build(crumb_model *m, const synthetic_type *body, const synthetic_type *head, crumb_error *err) {
+    uint64_t n_bytes;
     void *base;
-    m->net.layers = calloc(m->net.hparams.num_hidden_layers, sizeof *m->net.layers);
-    if (!m->net.layers) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for the layers");
-    CRUMB_TRY(make_network(&c, &m->net, body, head, err));
-    CRUMB_TRY(m->backend->device.buffer_create(m->device, c.used, "the synthetic weights", &m->buffer, &base, err));
-    m->weight_bytes = m->file_bytes = c.used;
-    c = (carver){.base = base};
+    CRUMB_TRY(size_network(&m->net, body, head, &n_bytes, err));
+    CRUMB_TRY(m->backend->device.buffer_create(m->device, n_bytes, "the synthetic weights", &m->buffer, &base, err));
+    m->weight_bytes = m->file_bytes = n_bytes;
+    carver c = {.base = base};
     CRUMB_TRY(make_network(&c, &m->net, body, head, err));
     fill_network(m->device_info.n_threads, &m->net);
     m->n_params = count_params(&m->net);
     return CRUMB_OK;
+}
+
+crumb_status crumb_engine_synthetic_size(const char *spec, crumb_hparams *hparams, uint64_t *n_bytes,
+                                         crumb_error *err) {
+    const synthetic_shape *shape;
+    const synthetic_type *body, *head;
+    crumb_network net = {0};
+    CRUMB_TRY(parse_spec(spec, &shape, &body, &head, err));
+    set_hparams(&net, shape);
+    crumb_status status = size_network(&net, body, head, n_bytes, err);
+    *hparams = net.hparams;
+    free(net.layers);
+    return status;
 }
 
 crumb_status crumb_model_open_synthetic(const char *spec, const crumb_model_params *params, crumb_model **out,

@@ -139,7 +139,7 @@ static crumb_status run_tests(bench_state *b, const bench_result *setting, crumb
     return CRUMB_OK;
 }
 
-static int resolve_threads(int64_t n) {
+int bench_resolve_threads(int64_t n) {
     int cpus[1024];
     return n > 0 ? (int)n : crumb_cpu_physical(cpus, 1024);
 }
@@ -155,7 +155,7 @@ static crumb_status run_settings(bench_state *b, crumb_error *err) {
                 for (size_t d = 0; d < o->bench_depth.n; d++) {
                     r.n_batch = o->bench_batch.value[i];
                     r.n_ubatch = o->bench_ubatch.value[j];
-                    r.n_threads = resolve_threads(o->bench_threads.value[t]);
+                    r.n_threads = bench_resolve_threads(o->bench_threads.value[t]);
                     r.n_depth = o->bench_depth.value[d];
                     CRUMB_TRY(run_tests(b, &r, err));
                 }
@@ -165,7 +165,7 @@ static crumb_status run_settings(bench_state *b, crumb_error *err) {
 static crumb_status run_model(bench_state *b, const char *path, const char *synthetic, crumb_error *err) {
     int most = 1;
     for (size_t i = 0; i < b->options->bench_threads.n; i++) {
-        int n = resolve_threads(b->options->bench_threads.value[i]);
+        int n = bench_resolve_threads(b->options->bench_threads.value[i]);
         if (n > most) most = n;
     }
     b->model_filename = path ? path : synthetic ? synthetic : "";
@@ -185,22 +185,16 @@ static crumb_status run_models(bench_state *b, crumb_error *err) {
     return CRUMB_OK;
 }
 
-static bench_format choose_format(const cli_options *o) {
-    static const char *const names[] = {"md", "csv", "json", "jsonl"};
-    for (int i = 0; i < 4 && !o->json; i++)
-        if (strcmp(o->output, names[i]) == 0) return (bench_format)i;
-    return BENCH_DOCUMENT;
-}
-
 int cli_bench(const cli_options *options) {
     crumb_error err = {0};
+    if (options->suite) return bench_suite(options);
     bench_state *b = calloc(1, sizeof *b);
     uint64_t *samples = calloc((size_t)options->repetitions, sizeof *samples);
     crumb_status status = CRUMB_OK;
     if (b && samples) {
         b->options = options;
         b->samples_ns = samples;
-        b->format = choose_format(options);
+        b->format = bench_choose_format(options);
         bench_print_begin(b->format);
         status = run_models(b, &err);
         bench_print_end(b->format, b->n_printed > 0); /* what was measured until a failure stays readable */

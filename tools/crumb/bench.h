@@ -2,7 +2,7 @@
 #ifndef CRUMB_TOOLS_BENCH_H
 #define CRUMB_TOOLS_BENCH_H
 
-#include "tools/crumb/cli.h"
+#include "tools/crumb/json_util.h"
 
 #include <time.h>
 
@@ -26,10 +26,20 @@ typedef struct bench_result {
 double bench_bandwidth(const bench_result *r);
 
 typedef enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON, BENCH_JSONL, BENCH_DOCUMENT } bench_format;
+bench_format bench_choose_format(const cli_options *options);
 
 /* Prints results as they come: begin, then each result, then end. BENCH_DOCUMENT is --json: one object. */
 void bench_print_begin(bench_format format);
 crumb_status bench_print_result(bench_format format, const bench_result *r, bool first, crumb_error *err);
 void bench_print_end(bench_format format, bool any);
+
+/* The parts of these that depend on the format alone: what stands around and between the results, and one result as an
+ * object, which is freed (CSV: its values, after their names where it is the first). Not for BENCH_MD. */
+void bench_open_list(bench_format format);
+crumb_status bench_print_object(bench_format format, cJSON *object, bool first, crumb_error *err);
+void bench_close_list(bench_format format, bool any);
+
+int bench_resolve_threads(int64_t n);        /* 0: one per physical core */
+int bench_suite(const cli_options *options); /* suite.c */
 
 #endif

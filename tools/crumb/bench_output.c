@@ -1,7 +1,6 @@
 /* Results of crumb bench as llama-bench prints them: its fields in its order, then crumb's own. Fields of llama-bench
  * that have no meaning here (cpu_mask, tensor_split ...) are left out. */
 #include "tools/crumb/bench.h"
-#include "tools/crumb/json_util.h"
 
 #include "host/base/error.h"
 
@@ -123,17 +122,47 @@ static void print_csv_field(const char *text, bool last) {
     cli_print("\"%s", last ? "\n" : ",");
 }
 
-static crumb_status print_csv(const bench_result *r, bool header, crumb_error *err) {
-    cJSON *o = result_object(r, false);
-    if (!o) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for the results");
+static void print_csv_value(const cJSON *f) {
+    const char *text = cJSON_IsNull(f) ? "" : cJSON_IsBool(f) ? cJSON_IsTrue(f) ? "true" : "false" : f->valuestring;
+    print_csv_field(text, f->next == NULL);
+}
+
+static void print_csv(const cJSON *o, bool header) {
     for (const cJSON *f = o->child; f && header; f = f->next) cli_print("%s%s", f->string, f->next ? "," : "\n");
-    for (const cJSON *f = o->child; f; f = f->next)
-        print_csv_field(cJSON_IsNull(f) ? "" : f->valuestring, f->next == NULL);
-    cJSON_Delete(o);
-    return CRUMB_OK;
+    for (const cJSON *f = o->child; f; f = f->next) print_csv_value(f);
 }
 
 /* ---- all formats ------------------------------------------------------------------------------------------- */
+
+bench_format bench_choose_format(const cli_options *o) {
+    static const char *const names[] = {"md", "csv", "json", "jsonl"};
+    for (int i = 0; i < 4 && !o->json; i++)
+        if (strcmp(o->output, names[i]) == 0) return (bench_format)i;
+    return BENCH_DOCUMENT;
+}
+
+void bench_open_list(bench_format format) {
+    if (format == BENCH_JSON) cli_print("[\n");
+    if (format == BENCH_DOCUMENT) cli_print("{\"schema_version\": %d, \"results\": [\n", CLI_SCHEMA_VERSION);
+    cli_flush();
+}
+
+crumb_status bench_print_object(bench_format format, cJSON *o, bool first, crumb_error *err) {
+    const bool in_array = format != BENCH_JSONL;
+    if (!o) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for the results");
+    if (format == BENCH_CSV) {
+        print_csv(o, first);
+        cJSON_Delete(o);
+        return CRUMB_OK;
+    }
+    if (in_array && !first) cli_print(",\n");
+    return json_print(o, true, in_array ? "" : "\n", err);
+}
+
+void bench_close_list(bench_format format, bool any) {
+    if (format == BENCH_JSON) cli_print(any ? "\n]\n" : "]\n");
+    if (format == BENCH_DOCUMENT) cli_print(any ? "\n]}\n" : "]}\n");
+}
 
 void bench_print_begin(bench_format format) {
     if (format == BENCH_MD) {
@@ -144,21 +173,15 @@ void bench_print_begin(bench_format format) {
             "| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: |"
             " -------------------: |\n");
     }
-    if (format == BENCH_JSON) cli_print("[\n");
-    if (format == BENCH_DOCUMENT) cli_print("{\"schema_version\": %d, \"results\": [\n", CLI_SCHEMA_VERSION);
-    cli_flush();
+    bench_open_list(format);
 }
 
 crumb_status bench_print_result(bench_format format, const bench_result *r, bool first, crumb_error *err) {
     if (format == BENCH_MD) return print_markdown(r), CRUMB_OK;
-    if (format == BENCH_CSV) return print_csv(r, first, err);
-    bool in_array = format != BENCH_JSONL;
-    if (in_array && !first) cli_print(",\n");
-    return json_print(result_object(r, true), true, in_array ? "" : "\n", err);
+    return bench_print_object(format, result_object(r, format != BENCH_CSV), first, err);
 }
 
 void bench_print_end(bench_format format, bool any) {
     if (format == BENCH_MD && any) cli_print("\nbuild: %s\n", crumb_version());
-    if (format == BENCH_JSON) cli_print(any ? "\n]\n" : "]\n");
-    if (format == BENCH_DOCUMENT) cli_print(any ? "\n]}\n" : "]}\n");
+    bench_close_list(format, any);
 }

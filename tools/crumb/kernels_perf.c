@@ -1,93 +1,42 @@
 /* crumb kernels perf: kernels in turns, beside what the machine can do at best in the same seconds. */
 #include "tools/crumb/json_util.h"
 #include "tools/crumb/kernels.h"
+#include "tools/crumb/kernels_turns.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KERNELS = 64, WARM_UP_ROUNDS = 2, FEW_ROWS = 16 };
+enum { FEW_ROWS = 16 };
 
 /* Falcon3-1B's feed-forward matrix, for decoding and for reading a prompt. */
 static const kernels_shape standard_shapes[] = {{8192, 2048, 1}, {8192, 2048, 512}};
 static const uint32_t standard_groups[] = {0};
 
-/* One kernel's measurements: a value per round. */
-typedef struct series {
-    size_t kernel;
-    crumb_kernel_info info;
-    double *values; /* [MEASURES][rounds] */
-} series;
-
-enum { NS, READ_SHARE, PEAK_SHARE, GAMMA, NEAR_SHARE, READ_GB_S, PEAK_GOPS, CLOCK_GHZ, MEASURES };
-
 typedef struct perf_state {
     kernels_choice choice;
-    crumb_kernel_bench *bench;
     crumb_kernel_problem problem; /* the kernels' activations differ */
-    size_t rounds, n_series;
-    series series[MAX_KERNELS];
+    kernels_turns turns;
     cJSON *entries; /* NULL: text */
 } perf_state;
 
+/* Of one kernel. */
 typedef struct perf_result {
-    double measure[MEASURES], gb_s, gops;
-    const char *limit;
+    const char *name, *limit;
+    double measure[TURNS_N_MEASURES], gb_s, gops;
+    uint64_t n_bytes;
 } perf_result;
-
-/* ---- measuring --------------------------------------------------------------------------------------------- */
-
-static double gops_of(const perf_state *p, double ns) {
-    return 2.0 * p->problem.m * p->problem.k * p->problem.n / ns;
-}
-
-/* Cycles per 256-bit vector of 8 outputs x 4 inputs (Georganas et al., section III-F), from a run on a share of rows.
- */
-static double gamma_of(const perf_state *p, double ns, double share, double clock_ghz) {
-    double vectors = share * p->problem.m / 8 * p->problem.k / 4 * p->problem.n;
-    return ns * clock_ghz / vectors;
-}
-
-/* One round of one kernel. */
-static crumb_status measure(perf_state *p, series *s, size_t round, crumb_error *err) {
-    const crumb_kernel_suite *suite = p->choice.suite;
-    double ns, near_ns, share;
-    crumb_kernel_roofs roofs;
-    suite->bench_roofs(p->bench, s->kernel, &roofs);
-    CRUMB_TRY(suite->bench_run(p->bench, s->kernel, "", p->choice.options->cold, &ns, err));
-    CRUMB_TRY(suite->bench_run_near(p->bench, s->kernel, &near_ns, &share, err));
-    double *v = s->values + round;
-    const size_t stride = p->rounds;
-    v[NS * stride] = ns;
-    v[READ_SHARE * stride] =
-        roofs.read_gb_s > 0 ? (double)suite->bench_bytes(p->bench, s->kernel) / ns / roofs.read_gb_s : 0;
-    v[PEAK_SHARE * stride] = roofs.peak_gops > 0 ? gops_of(p, ns) / roofs.peak_gops : 0;
-    v[GAMMA * stride] = gamma_of(p, near_ns, share, roofs.clock_ghz);
-    v[NEAR_SHARE * stride] = near_ns / share / suite->bench_threads(p->bench) / ns;
-    v[READ_GB_S * stride] = roofs.read_gb_s;
-    v[PEAK_GOPS * stride] = roofs.peak_gops;
-    v[CLOCK_GHZ * stride] = roofs.clock_ghz;
-    return CRUMB_OK;
-}
-
-/* Kernels take turns, so that a machine whose speed drifts treats all alike. */
-static crumb_status measure_all(perf_state *p, crumb_error *err) {
-    for (size_t round = 0; round < p->rounds + WARM_UP_ROUNDS && !cli_interrupted(NULL); round++)
-        for (size_t i = 0; i < p->n_series; i++)
-            CRUMB_TRY(measure(p, &p->series[i], round < WARM_UP_ROUNDS ? 0 : round - WARM_UP_ROUNDS, err));
-    return CRUMB_OK;
-}
 
 /* Which unit is full. Weights that come from a cache say nothing of memory. */
 static const char *limit_of(const perf_result *r) {
-    if (r->measure[READ_SHARE] >= 0.85) return "bandwidth";
-    return r->measure[NEAR_SHARE] >= 0.85 ? "port" : "latency";
+    if (r->measure[TURNS_READ_SHARE] >= 0.85) return "bandwidth";
+    return r->measure[TURNS_NEAR_SHARE] >= 0.85 ? "port" : "latency";
 }
 
-static perf_result result_of(const perf_state *p, const series *s) {
-    perf_result r = {0};
-    for (size_t i = 0; i < MEASURES; i++) r.measure[i] = cli_median(s->values + i * p->rounds, p->rounds);
-    r.gb_s = (double)p->choice.suite->bench_bytes(p->bench, s->kernel) / r.measure[NS];
-    r.gops = gops_of(p, r.measure[NS]);
+static perf_result result_of(const kernels_turns *t, size_t series) {
+    perf_result r = {.name = t->series[series].info.name, .n_bytes = kernels_turns_bytes(t, series)};
+    for (int i = 0; i < TURNS_N_MEASURES; i++) r.measure[i] = kernels_turns_median(t, series, (turns_measure)i);
+    r.gb_s = (double)r.n_bytes / r.measure[TURNS_NS];
+    r.gops = kernels_turns_gops(t, series);
     r.limit = limit_of(&r);
     return r;
 }
@@ -95,42 +44,43 @@ static perf_result result_of(const perf_state *p, const series *s) {
 /* ---- printing ---------------------------------------------------------------------------------------------- */
 
 static void print_text(const perf_state *p) {
-    perf_result first = result_of(p, &p->series[0]);
+    const perf_result first = result_of(&p->turns, 0);
     cli_print("\n%s bits, group %u, %u x %u, %u rows, %d threads, weights %s: memory %.1f GB/s, clock %.2f GHz\n",
               p->problem.format->name, p->problem.group, p->problem.m, p->problem.k, p->problem.n,
-              p->choice.suite->bench_threads(p->bench), p->choice.options->cold ? "cold" : "warm",
-              first.measure[READ_GB_S], first.measure[CLOCK_GHZ]);
+              p->choice.suite->bench_threads(p->turns.bench), p->choice.options->cold ? "cold" : "warm",
+              first.measure[TURNS_READ_GB_S], first.measure[TURNS_CLOCK_GHZ]);
     cli_print("%-28s %10s %7s %7s %8s %7s %7s  %s\n", "kernel", "us", "GB/s", "% read", "GOPS", "% peak", "gamma",
               "limit");
-    for (size_t i = 0; i < p->n_series; i++) {
-        perf_result r = result_of(p, &p->series[i]);
-        cli_print("%-28s %10.1f %7.2f %7.1f %8.1f %7.1f %7.3f  %s\n", p->series[i].info.name, r.measure[NS] / 1000,
-                  r.gb_s, 100 * r.measure[READ_SHARE], r.gops, 100 * r.measure[PEAK_SHARE], r.measure[GAMMA], r.limit);
+    for (size_t i = 0; i < p->turns.n_series; i++) {
+        const perf_result r = result_of(&p->turns, i);
+        cli_print("%-28s %10.1f %7.2f %7.1f %8.1f %7.1f %7.3f  %s\n", r.name, r.measure[TURNS_NS] / 1000, r.gb_s,
+                  100 * r.measure[TURNS_READ_SHARE], r.gops, 100 * r.measure[TURNS_PEAK_SHARE], r.measure[TURNS_GAMMA],
+                  r.limit);
     }
 }
 
 static void add_json(const perf_state *p) {
-    for (size_t i = 0; i < p->n_series; i++) {
-        perf_result r = result_of(p, &p->series[i]);
+    for (size_t i = 0; i < p->turns.n_series; i++) {
+        const perf_result r = result_of(&p->turns, i);
         cJSON *entry = cJSON_CreateObject();
-        json_add_text(entry, "kernel", p->series[i].info.name);
+        json_add_text(entry, "kernel", r.name);
         json_add_text(entry, "bits", p->problem.format->name);
         json_add_u64(entry, "group", p->problem.group);
         json_add_u64(entry, "m", p->problem.m);
         json_add_u64(entry, "k", p->problem.k);
         json_add_u64(entry, "n", p->problem.n);
-        json_add_u64(entry, "threads", (uint64_t)p->choice.suite->bench_threads(p->bench));
+        json_add_u64(entry, "threads", (uint64_t)p->choice.suite->bench_threads(p->turns.bench));
         cJSON_AddBoolToObject(entry, "cold", p->choice.options->cold);
-        json_add_real(entry, "ns", r.measure[NS]);
-        json_add_u64(entry, "weight_bytes", p->choice.suite->bench_bytes(p->bench, p->series[i].kernel));
+        json_add_real(entry, "ns", r.measure[TURNS_NS]);
+        json_add_u64(entry, "weight_bytes", r.n_bytes);
         json_add_real(entry, "gb_s", r.gb_s);
-        json_add_real(entry, "read_gb_s", r.measure[READ_GB_S]);
-        json_add_real(entry, "read_share", r.measure[READ_SHARE]);
+        json_add_real(entry, "read_gb_s", r.measure[TURNS_READ_GB_S]);
+        json_add_real(entry, "read_share", r.measure[TURNS_READ_SHARE]);
         json_add_real(entry, "gops", r.gops);
-        json_add_real(entry, "peak_gops", r.measure[PEAK_GOPS]);
-        json_add_real(entry, "peak_share", r.measure[PEAK_SHARE]);
-        json_add_real(entry, "clock_ghz", r.measure[CLOCK_GHZ]);
-        json_add_real(entry, "gamma", r.measure[GAMMA]);
+        json_add_real(entry, "peak_gops", r.measure[TURNS_PEAK_GOPS]);
+        json_add_real(entry, "peak_share", r.measure[TURNS_PEAK_SHARE]);
+        json_add_real(entry, "clock_ghz", r.measure[TURNS_CLOCK_GHZ]);
+        json_add_real(entry, "gamma", r.measure[TURNS_GAMMA]);
         json_add_text(entry, "limit", r.limit);
         cJSON_AddItemToArray(p->entries, entry);
     }
@@ -150,24 +100,22 @@ static bool worth_timing(const perf_state *p, const crumb_kernel_info *info, siz
 }
 
 static crumb_status choose_series(perf_state *p, crumb_error *err) {
-    p->n_series = 0;
-    for (size_t i = 0; i < p->choice.suite->n_kernels() && p->n_series < MAX_KERNELS; i++) {
+    for (size_t i = 0; i < p->choice.suite->n_kernels(); i++) {
         const crumb_kernel_info info = p->choice.suite->info(i);
-        if (!worth_timing(p, &info, i)) continue;
-        double *values = calloc(MEASURES * p->rounds, sizeof *values);
-        if (!values) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu rounds", p->rounds);
-        p->series[p->n_series++] = (series){.kernel = i, .info = info, .values = values};
+        if (worth_timing(p, &info, i)) CRUMB_TRY(kernels_turns_add(&p->turns, i, err));
     }
     return CRUMB_OK;
 }
 
-static crumb_status time_problem(perf_state *p, crumb_error *err) {
-    CRUMB_TRY(p->choice.suite->bench_create(&p->problem, (int)p->choice.options->n_threads, &p->bench, err));
-    crumb_status status = choose_series(p, err);
-    if (status == CRUMB_OK) status = measure_all(p, err);
-    if (status == CRUMB_OK && p->n_series > 0 && !cli_interrupted(NULL)) p->entries ? add_json(p) : print_text(p);
-    for (size_t i = 0; i < p->n_series; i++) free(p->series[i].values);
-    p->choice.suite->bench_destroy(p->bench);
+static crumb_status time_problem(perf_state *p, size_t *n_timed, crumb_error *err) {
+    const cli_options *o = p->choice.options;
+    crumb_status status = kernels_turns_create(p->choice.suite, &p->problem, (int)o->n_threads, (size_t)o->rounds,
+                                               o->cold, &p->turns, err);
+    if (status == CRUMB_OK) status = choose_series(p, err);
+    if (status == CRUMB_OK) status = kernels_turns_run(&p->turns, err);
+    if (status == CRUMB_OK && p->turns.n_series > 0 && !cli_interrupted(NULL)) p->entries ? add_json(p) : print_text(p);
+    *n_timed += p->turns.n_series;
+    kernels_turns_destroy(&p->turns);
     return status;
 }
 
@@ -184,8 +132,7 @@ static crumb_status time_all(perf_state *p, size_t *n_timed, crumb_error *err) {
             for (size_t g = 0; g < c->n_groups && !cli_interrupted(NULL); g++) {
                 if (!divides(c->groups[g], c->shapes[s].k)) continue;
                 p->problem = kernels_problem(c, &any, c->formats[f], c->groups[g], c->shapes[s]);
-                CRUMB_TRY(time_problem(p, err));
-                *n_timed += p->n_series;
+                CRUMB_TRY(time_problem(p, n_timed, err));
             }
     return CRUMB_OK;
 }
@@ -195,7 +142,6 @@ int kernels_perf(const cli_options *options) {
     perf_state *p = calloc(1, sizeof *p);
     size_t n_timed = 0;
     if (!p) return cli_error("no memory"), CLI_EXIT_FAILURE;
-    p->rounds = (size_t)options->rounds;
     crumb_status status = kernels_choose(options, standard_shapes, sizeof standard_shapes / sizeof *standard_shapes,
                                          standard_groups, 1, &p->choice, &err);
     cJSON *document = options->json ? json_document() : NULL;

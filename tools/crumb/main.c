@@ -14,7 +14,8 @@ const cli_subcommand cli_subcommands[] = {
     {"bench", CLI_BENCH, "[FILE...] [options]", "measure how fast models read and generate",
      "Measures how fast models read prompts (ppN) and generate (tgN), as llama-bench does: random tokens, a warm-up, "
      "then the mean and the standard deviation of the repetitions. Lists are N,N,... or first-last, first-last+step, "
-     "first-last*factor; all combinations are measured.",
+     "first-last*factor; all combinations are measured. --suite prints the project's targets instead: what was "
+     "measured, what the machine or another kernel did in the same rounds, and whether the ratio is as wanted.",
      cli_bench},
     {"perplexity", CLI_PERPLEXITY, "[FILE] -f TEXT [options]", "measure how well a model predicts a text",
      "Measures how well a model predicts a text, by llama-perplexity's rules: chunks of -c tokens, of which the second "

@@ -94,6 +94,19 @@ const cli_option cli_option_table[] = {
      .help = "times that each test is repeated"},
     {"-o --output", CLI_CHOICE, "md|csv|json|jsonl", AT(output), "md", .commands = CLI_BENCH,
      .help = "format of the results; llama-bench's fields first, then bandwidth, roofline, latencies and energy"},
+    {"--suite", CLI_CHOICE, "cpu", AT(suite), .commands = CLI_BENCH,
+     .help = "instead of a model's speed, how near to the machine's limits everything on a token's path comes: a row "
+             "for each target of the project; see --filter"},
+    {"--filter", CLI_TEXT, "TEXT", AT(kernel_filter), .commands = CLI_BENCH,
+     .help = "with --suite: only cases with this in their name, which are near, gemv, gemm with shape and bits: "
+             "gemv/llama3-8b/2"},
+    {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_BENCH,
+     .help = "with --suite: only weights of these formats: 1, 1.58 (ternary), 2, 3, 4, 5, 6, 8, mxfp4"},
+    {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_BENCH,
+     .help = "with --suite: these layers instead of the models', in the cases of single kernels"},
+    {"--rounds", CLI_INT, "N", AT(rounds), "15", RANGE(1, 100000), CLI_BENCH,
+     .help = "with --suite: times that each measurement is repeated, in turns with the machine's limits; medians are "
+             "printed"},
     {"--no-warmup", CLI_OFF, AT(warmup), "on", .commands = CLI_BENCH, .help = "no untimed run before the timed ones"},
 
     /* ---- perplexity ---- */

@@ -52,7 +52,7 @@ typedef struct cli_options {
     cli_texts bench_models, synthetic;
     cli_ints bench_prompt, bench_gen, bench_pair, bench_depth, bench_threads, bench_batch, bench_ubatch;
     int64_t repetitions;
-    const char *output;
+    const char *output, *suite;
     bool warmup;
     /* perplexity */
     int64_t n_chunks;

@@ -1,0 +1,79 @@
+"""crumb bench --suite: the rows, what they say and how they add up; never how fast anything is."""
+import csv
+import io
+import json
+import unittest
+
+from command import CommandTest
+
+FIELDS = ["section", "what", "measured", "unit", "baseline_name", "baseline", "ratio", "wanted", "met", "bytes",
+          "head_type", "read_gb_s", "peak_gops", "note", "n_threads", "rounds", "cpu_info"]
+TINY = ["bench", "--suite", "cpu", "--rounds", "2", "-t", "1"]
+
+
+class Suite(CommandTest):
+    def rows(self, *arguments):
+        rows = json.loads(self.succeeds(*TINY, *arguments, "-o", "json").stdout)
+        for row in rows:
+            self.assertEqual(list(row), FIELDS)
+            self.assertEqual((row["n_threads"], row["rounds"]), (1, 2))
+            if row["ratio"] is None:
+                self.assertTrue(row["note"])
+            if row["ratio"] is None or row["wanted"] is None:
+                self.assertIsNone(row["met"])
+            else:
+                self.assertEqual(row["met"], row["ratio"] >= row["wanted"])
+        return rows
+
+    def test_gemv(self):
+        rows = self.rows("--filter", "gemv", "--shape", "256x512,16384x1024x1,64x256x32")
+        self.assertEqual({row["section"] for row in rows}, {"gemv"})
+        self.assertEqual([row["what"].split(",")[0] for row in rows[:2]], ["shape 256 x 512", "shape 16384 x 1024"])
+        for row in rows:
+            if row["unit"] != "GB/s":
+                continue
+            small = row["bytes"] < 4_100_000  # codes of more than 4 MB are judged; then there are scales
+            self.assertEqual(row["wanted"] is None, small, row)
+            self.assertEqual(row["baseline"], row["read_gb_s"])
+        wanted = {row["what"].split(", ")[1]: row["wanted"] for row in rows if row["unit"] == "GB/s" and row["wanted"]}
+        self.assertEqual(wanted["8-bit"], 0.97)
+        self.assertEqual(sum("1.6 bits" in row["what"] for row in rows), 2)
+
+    def test_formats_and_filter(self):
+        rows = self.rows("--filter", "gemv/shape", "--shape", "256x512", "--bits", "2")
+        self.assertEqual([row["what"].split(", ")[1] for row in rows], ["2-bit"])
+        self.assertEqual(rows[0]["bytes"], 256 * 512 // 4 + 256 * 2)
+        rows = self.rows("--filter", "near/1", "--shape", "256x512")
+        self.assertEqual({(row["section"], row["unit"], row["wanted"]) for row in rows} - {("near", "cycles", 3)}, set())
+
+    def test_gemm(self):
+        rows = self.rows("--filter", "gemm", "--shape", "64x256x32,64x256", "--bits", "2,8,mxfp4")
+        self.assertEqual(len(rows), 4 * 3)
+        self.assertEqual([row["wanted"] for row in rows], 3 * [0.8] + 3 * [0.8] + 3 * [0.65] + 3 * [0.5])
+        self.assertTrue(all(row["what"].startswith("64 x 256 x 32, ") for row in rows))
+
+    def test_other_formats(self):
+        run = [*TINY, "--filter", "gemv/shape/2", "--shape", "256x512"]
+        lines = self.succeeds(*run).stdout.splitlines()
+        self.assertRegex(lines[0], r", 1 threads, medians of 2 rounds$")
+        self.assertEqual([cell.strip() for cell in lines[2].split("|")[1:-1]],
+                         ["section", "what", "measured", "of", "ratio", "wanted", "met", "basis"])
+        self.assertRegex(lines[4], r"^\| gemv +\| shape 256 x 512, 2-bit, \w+ +\| +[\d.]+ GB/s \| [\d.]+ GB/s read +\|")
+        self.assertRegex(lines[-2], r"^0 of 0 targets met, 0 not measured. build: ")
+        self.assertIn("tools/compare-peers.py", lines[-1])
+        table = list(csv.reader(io.StringIO(self.succeeds(*run, "-o", "csv").stdout)))
+        self.assertEqual((table[0], len(table)), (FIELDS, 2))
+        self.assertEqual(len([json.loads(line) for line in self.succeeds(*run, "-o", "jsonl").stdout.splitlines()]), 1)
+        self.assertEqual(len(json.loads(self.succeeds(*run, "--json").stdout)["results"]), 1)
+
+    def test_bad_arguments(self):
+        self.fails(2, "bench", "--suite", "gpu", says="--suite")
+        self.fails(2, *TINY, "--filter", "no such case", says="no such case")
+        self.fails(2, *TINY, "--shape", "12", says="--shape")
+        self.fails(2, *TINY, "--bits", "7", says="--bits: '7'")
+        self.fails(2, "bench", "--suite", "cpu", "-t", "1,2", says="one number of threads")
+        self.fails(4, *TINY, "--target", "cpu:z80", says="cpu:z80")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,89 @@
+#include "tools/crumb/kernels_turns.h"
+
+#include "tools/crumb/cli.h"
+
+#include <stdlib.h>
+
+enum { WARM_UP_ROUNDS = 2 };
+
+static double gops_of(const crumb_kernel_problem *p, double ns) {
+    return 2.0 * p->m * p->k * p->n / ns;
+}
+
+/* Cycles per 256-bit vector of 8 outputs x 4 inputs (Georganas et al., section III-F), from a run on a share of rows.
+ */
+static double gamma_of(const crumb_kernel_problem *p, double ns, double share, double clock_ghz) {
+    double vectors = share * p->m / 8 * p->k / 4 * p->n;
+    return ns * clock_ghz / vectors;
+}
+
+crumb_status kernels_turns_create(const crumb_kernel_suite *suite, const crumb_kernel_problem *problem, int n_threads,
+                                  size_t rounds, bool cold, kernels_turns *out, crumb_error *err) {
+    *out = (kernels_turns){.suite = suite, .problem = *problem, .cold = cold, .rounds = rounds};
+    out->sorted = calloc(rounds, sizeof *out->sorted);
+    if (!out->sorted) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu rounds", rounds);
+    return suite->bench_create(problem, n_threads, &out->bench, err);
+}
+
+crumb_status kernels_turns_add(kernels_turns *t, size_t kernel, crumb_error *err) {
+    if (t->n_series == TURNS_MAX_KERNELS) return CRUMB_OK;
+    double *values = calloc(TURNS_N_MEASURES * t->rounds, sizeof *values);
+    if (!values) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu rounds", t->rounds);
+    t->series[t->n_series++] = (turns_series){.kernel = kernel, .info = t->suite->info(kernel), .values = values};
+    return CRUMB_OK;
+}
+
+void kernels_turns_destroy(kernels_turns *t) {
+    for (size_t i = 0; i < t->n_series; i++) free(t->series[i].values);
+    if (t->bench) t->suite->bench_destroy(t->bench);
+    free(t->sorted);
+    *t = (kernels_turns){0};
+}
+
+/* One round of one kernel. */
+static crumb_status measure(kernels_turns *t, turns_series *s, size_t round, crumb_error *err) {
+    const crumb_kernel_suite *suite = t->suite;
+    double ns, near_ns, share;
+    crumb_kernel_roofs roofs;
+    suite->bench_roofs(t->bench, s->kernel, &roofs);
+    CRUMB_TRY(suite->bench_run(t->bench, s->kernel, "", t->cold, &ns, err));
+    CRUMB_TRY(suite->bench_run_near(t->bench, s->kernel, &near_ns, &share, err));
+    double *v = s->values + round;
+    const size_t stride = t->rounds;
+    v[TURNS_NS * stride] = ns;
+    v[TURNS_READ_SHARE * stride] =
+        roofs.read_gb_s > 0 ? (double)suite->bench_bytes(t->bench, s->kernel) / ns / roofs.read_gb_s : 0;
+    v[TURNS_PEAK_SHARE * stride] = roofs.peak_gops > 0 ? gops_of(&t->problem, ns) / roofs.peak_gops : 0;
+    v[TURNS_GAMMA * stride] = gamma_of(&t->problem, near_ns, share, roofs.clock_ghz);
+    v[TURNS_NEAR_SHARE * stride] = near_ns / share / suite->bench_threads(t->bench) / ns;
+    v[TURNS_READ_GB_S * stride] = roofs.read_gb_s;
+    v[TURNS_PEAK_GOPS * stride] = roofs.peak_gops;
+    v[TURNS_CLOCK_GHZ * stride] = roofs.clock_ghz;
+    return CRUMB_OK;
+}
+
+crumb_status kernels_turns_run(kernels_turns *t, crumb_error *err) {
+    for (size_t round = 0; round < t->rounds + WARM_UP_ROUNDS; round++)
+        for (size_t i = 0; i < t->n_series && !cli_interrupted(NULL); i++)
+            CRUMB_TRY(measure(t, &t->series[i], round < WARM_UP_ROUNDS ? 0 : round - WARM_UP_ROUNDS, err));
+    return CRUMB_OK;
+}
+
+double kernels_turns_median(const kernels_turns *t, size_t series, turns_measure m) {
+    for (size_t i = 0; i < t->rounds; i++) t->sorted[i] = t->series[series].values[m * t->rounds + i];
+    return cli_median(t->sorted, t->rounds);
+}
+
+double kernels_turns_ratio(const kernels_turns *t, size_t over, size_t under, turns_measure m) {
+    const double *a = t->series[over].values + m * t->rounds, *b = t->series[under].values + m * t->rounds;
+    for (size_t i = 0; i < t->rounds; i++) t->sorted[i] = b[i] > 0 ? a[i] / b[i] : 0;
+    return cli_median(t->sorted, t->rounds);
+}
+
+uint64_t kernels_turns_bytes(const kernels_turns *t, size_t series) {
+    return t->suite->bench_bytes(t->bench, t->series[series].kernel);
+}
+
+double kernels_turns_gops(const kernels_turns *t, size_t series) {
+    return gops_of(&t->problem, kernels_turns_median(t, series, TURNS_NS));
+}

@@ -1,0 +1,55 @@
+/* Kernels of one problem timed in turns, beside what the machine can do at best in the same seconds: a machine whose
+ * speed drifts treats all alike, and ratios are taken round by round. */
+#ifndef CRUMB_TOOLS_KERNELS_TURNS_H
+#define CRUMB_TOOLS_KERNELS_TURNS_H
+
+#include "host/kernel/suite.h"
+
+typedef enum turns_measure {
+    TURNS_NS,
+    TURNS_READ_SHARE, /* bytes of weights per second, of what memory delivers */
+    TURNS_PEAK_SHARE, /* operations per second, of the peak of the kernel's tier */
+    TURNS_GAMMA,      /* cycles per 256-bit vector of 8 outputs x 4 inputs, weights in the core's own cache */
+    TURNS_NEAR_SHARE, /* part of the time that the instructions alone take */
+    TURNS_READ_GB_S,
+    TURNS_PEAK_GOPS,
+    TURNS_CLOCK_GHZ,
+    TURNS_N_MEASURES
+} turns_measure;
+
+enum { TURNS_MAX_KERNELS = 64 };
+
+typedef struct turns_series {
+    size_t kernel;
+    crumb_kernel_info info;
+    double *values; /* [TURNS_N_MEASURES][rounds] */
+} turns_series;
+
+typedef struct kernels_turns {
+    const crumb_kernel_suite *suite;
+    crumb_kernel_problem problem;
+    crumb_kernel_bench *bench;
+    bool cold;
+    size_t rounds, n_series;
+    turns_series series[TURNS_MAX_KERNELS];
+    double *sorted; /* [rounds] */
+} kernels_turns;
+
+/* n_threads 0: one per core. Destroyed by the caller, also after a failure. */
+crumb_status kernels_turns_create(const crumb_kernel_suite *suite, const crumb_kernel_problem *problem, int n_threads,
+                                  size_t rounds, bool cold, kernels_turns *out, crumb_error *err);
+/* Kernels after the TURNS_MAX_KERNELS first ones are left out. */
+crumb_status kernels_turns_add(kernels_turns *turns, size_t kernel, crumb_error *err);
+/* Ends early when Ctrl-C was pressed; then nothing of it means anything. */
+crumb_status kernels_turns_run(kernels_turns *turns, crumb_error *err);
+void kernels_turns_destroy(kernels_turns *turns);
+
+/* Medians of the rounds; `series` counts kernels as they were added. */
+double kernels_turns_median(const kernels_turns *turns, size_t series, turns_measure measure);
+/* Of what one kernel took in a round over what the other took. */
+double kernels_turns_ratio(const kernels_turns *turns, size_t over, size_t under, turns_measure measure);
+/* Bytes of weights that a run reads, and 10^9 operations per second from the median time. */
+uint64_t kernels_turns_bytes(const kernels_turns *turns, size_t series);
+double kernels_turns_gops(const kernels_turns *turns, size_t series);
+
+#endif
