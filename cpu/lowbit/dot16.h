@@ -89,6 +89,24 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
         for (int v = 0; v < 2; v++, out += 32) v_store(out, dot_plane(v_load(line + 32 * v), bits, p));
     return out;
 }
+/* Up to 4 bits the loops are the same. Codebooks have as many columns in a register block as other 4-bit codes, which
+ * is how a caller interleaves for both. */
+#define GEMM_KINDS                                                                                                     \
+    GEMM_KIND(k4, 4)                                                                                                   \
+    GEMM_KIND(k5, 5)                                                                                                   \
+    GEMM_KIND(k6, 6)                                                                                                   \
+    GEMM_KIND(k8, 8)                                                                                                   \
+    GEMM_LOOP(c4_any, DOT_ENTRY_BITS, gemm_wide(4, false), true, b->a->w->mins != NULL, false)                         \
+    GEMM_LOOP(k4_whole_min, 4, gemm_wide(4, true), false, true, true)                                                  \
+    SIMD_INLINE const gemm_loops *gemm_loops_of(int bits, bool codebook) {                                             \
+        static const gemm_loops c4 = {gemm_c4_any, gemm_k5_whole_zero, gemm_k5_whole_both, gemm_k5_whole_both},        \
+                                k4 = {gemm_k4_any, gemm_k4_whole_zero, gemm_k4_whole_min, gemm_k4_whole_both},         \
+                                k5 = {gemm_k5_any, gemm_k5_whole_zero, gemm_k5_whole_both, gemm_k5_whole_both},        \
+                                k6 = {gemm_k6_any, gemm_k6_whole_zero, gemm_k6_whole_both, gemm_k6_whole_both},        \
+                                k8 = {gemm_k8_any, gemm_k8_whole_zero, gemm_k8_whole_both, gemm_k8_whole_both};        \
+        return codebook ? &c4 : bits <= 4 ? &k4 : bits == 5 ? &k5 : bits == 6 ? &k6 : &k8;                             \
+    }
+
 /* acc[0] of part 0, acc[2] of part 1 (the other vector of rows lies between). */
 SIMD_INLINE vint gemm_sum(const vint *acc, int bits, int mul) {
     vint sum = _mm256_madd_epi16(acc[0], _mm256_set1_epi16((short)mul));

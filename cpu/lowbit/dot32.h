@@ -87,6 +87,15 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
         }
     return out;
 }
+/* All loops are the same. */
+#define GEMM_KINDS                                                                                                     \
+    GEMM_KIND(k4, 4)                                                                                                   \
+    GEMM_LOOP(k4_whole_min, 4, gemm_wide(4, true), false, true, true)                                                  \
+    SIMD_INLINE const gemm_loops *gemm_loops_of(int bits, bool codebook) {                                             \
+        static const gemm_loops k4 = {gemm_k4_any, gemm_k4_whole_zero, gemm_k4_whole_min, gemm_k4_whole_both};         \
+        (void)bits, (void)codebook;                                                                                    \
+        return &k4;                                                                                                    \
+    }
 SIMD_INLINE vint gemm_sum(const vint *acc, int bits, int mul) {
     (void)bits;
     return mul == 1 ? acc[0] : v_mul(acc[0], v_broadcast(mul));

@@ -1,28 +1,30 @@
-/* GEMM on the tile layout: many rows of activations, bound by the dot products.
+/* GEMM: many rows of activations, bound by the dot products.
  *
- * A tile-row's codes are unpacked once into a panel of one byte each, which stays in L1 while it meets every column
- * (row of activations); so the inner loop has no unpacking: two loads of weights, one broadcast per column, one dot
- * product per vector and column. The panel spans at most GEMM_CHUNK_STEPS steps of K (four k each); float and integer
- * sums of all columns wait in memory between chunks, in the one order that cpu/kernels.h fixes. Columns are taken in
- * blocks whose activations stay in L2 while all tile-rows pass.
+ * A tile-row's codes are unpacked once into a panel of one byte each (panel.h), which stays in L1 while it meets every
+ * column (row of activations); so the inner loop has no unpacking: two loads of weights, one broadcast per column, one
+ * dot product per vector and column. The panel spans at most GEMM_CHUNK_STEPS steps of K (four k each); float and
+ * integer sums of all columns wait in memory between chunks, in the one order that cpu/kernels.h fixes. Columns are
+ * taken in blocks whose activations stay in L2 while all tile-rows pass.
+ *
+ * Once unpacked, codes of different widths and layouts differ only in how many panel vectors a step takes (gemm_parts)
+ * and how many steps an accumulator holds (gemm_unit_steps, dot_span_steps). So there is one loop for each such *kind*
+ * of operands, and a kernel is a way of unpacking beside it.
  *
  * Included after a tier's simd.h, which gives the columns of a register block: GEMM_REGISTER_COLUMNS, and
  * GEMM_WHOLE_COLUMNS where sums are folded into floats every 8 steps, which takes registers as well.
- * GEMM_INSTANCE(bits) makes the kernel. The dot header says how many panel vectors a step of `bits` takes (gemm_parts),
- * how many steps an accumulator holds (dot_span_steps, gemm_unit_steps), what is unpacked (gemm_panel) and how
- * accumulators become sums (gemm_sum).
- *
- * GEMM_CODEBOOK_INSTANCE makes the kernel for codebooks. Their 4-bit codes are looked up while they are unpacked; from
- * there on `bits` is the width of the operands, DOT_ENTRY_BITS.
+ * GEMM_KINDS makes the loops, GEMM_INSTANCE(bits) a kernel, GEMM_CODEBOOK_INSTANCE the one for codebooks: their 4-bit
+ * codes are looked up while they are unpacked, and from there on are operands of DOT_ENTRY_BITS.
  */
 #include "cpu/lowbit/gemm_shape.h"
-#include "cpu/lowbit/split.h"
+#include "cpu/lowbit/panel.h"
 
 /* One block of columns and its sums; all in the thread's scratch. */
 typedef struct gemm_block {
     const crumb_linear_args *a;
     shape s;
-    vint table; /* of a codebook */
+    panel_fn *unpack;
+    vint table;    /* of a codebook */
+    uint32_t span; /* steps that an accumulator holds of these codes */
     uint32_t n0, n_columns;
     const int8_t *q; /* activations: the register block from column c on begins at c * k_padded; [step][column][4] */
     int8_t *local_q; /* room for them */
@@ -38,8 +40,8 @@ typedef struct gemm_block {
 } gemm_block;
 
 /* Whether accumulators hold less than a 32-block. */
-SIMD_INLINE bool gemm_is_short(int bits) {
-    return gemm_unit_steps(bits) < BLOCK_STEPS;
+SIMD_INLINE bool gemm_is_short(int kind) {
+    return gemm_unit_steps(kind) < BLOCK_STEPS;
 }
 
 /* ---- the dot products -------------------------------------------------------------------------------------- */
@@ -85,18 +87,18 @@ SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_
 }
 
 /* Sums of one span, of `columns` columns: steps [step0, step1) of the panel. */
-SIMD_INLINE void gemm_sums(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t step1, const int bits,
+SIMD_INLINE void gemm_sums(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t step1, const int kind,
                            const int columns, vint *sums) {
-    const int parts = gemm_parts(bits);
+    const int parts = gemm_parts(kind);
     vint acc[GEMM_REGISTER_COLUMNS * TILE_VECTORS * 2];
-    gemm_span(b, q, step0, step1, columns, parts, gemm_unit_steps(bits), acc);
+    gemm_span(b, q, step0, step1, columns, parts, gemm_unit_steps(kind), acc);
     UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) sums[i] =
-        gemm_sum(&acc[i / TILE_VECTORS * TILE_VECTORS * parts + i % TILE_VECTORS], bits, b->a->w->mul);
+        gemm_sum(&acc[i / TILE_VECTORS * TILE_VECTORS * parts + i % TILE_VECTORS], kind, b->a->w->mul);
 }
 
 /* The same where accumulators hold less than a 32-block, for any number of steps: two steps of a column at a time are
  * summed and widened while their codes stay in registers, and only the sums wait. */
-SIMD_INLINE void gemm_short_sums(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t step1, const int bits,
+SIMD_INLINE void gemm_short_sums(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t step1, const int kind,
                                  const int columns, vint *sums) {
     UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) sums[i] = v_zero();
     const uint8_t *panel = b->panel + (size_t)step0 * LINE_BYTES;
@@ -109,7 +111,7 @@ SIMD_INLINE void gemm_short_sums(const gemm_block *b, const int8_t *q, uint32_t 
             UNROLL for (int v = 0; v < TILE_VECTORS; v++) {
                 vint acc = dot_step(dot_step(v_zero(), weights[v], q0), weights[TILE_VECTORS + v], q1);
                 vint *sum = &sums[c * TILE_VECTORS + v];
-                *sum = v_pin(v_add(*sum, gemm_sum(&acc, bits, b->a->w->mul)));
+                *sum = v_pin(v_add(*sum, gemm_sum(&acc, kind, b->a->w->mul)));
             }
         }
     }
@@ -117,15 +119,15 @@ SIMD_INLINE void gemm_short_sums(const gemm_block *b, const int8_t *q, uint32_t 
 
 /* Groups of one 32-block, whose sums never leave the registers: n_groups from the chunk's first, group0, on. */
 SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t group0,
-                                   uint32_t n_groups, const int bits, const int columns, const bool has_zero,
+                                   uint32_t n_groups, const int kind, const int columns, const bool has_zero,
                                    const bool has_min) {
-    const uint32_t unit = gemm_unit_steps(bits);
+    const uint32_t unit = gemm_unit_steps(kind);
     for (uint32_t g = 0; g < n_groups; g++) {
         vint sums[GEMM_REGISTER_COLUMNS * TILE_VECTORS];
-        gemm_sums(b, q, g * BLOCK_STEPS, g * BLOCK_STEPS + unit, bits, columns, sums);
+        gemm_sums(b, q, g * BLOCK_STEPS, g * BLOCK_STEPS + unit, kind, columns, sums);
         for (uint32_t step = unit; step < BLOCK_STEPS; step += unit) {
             vint more[GEMM_REGISTER_COLUMNS * TILE_VECTORS];
-            gemm_sums(b, q, g * BLOCK_STEPS + step, g * BLOCK_STEPS + step + unit, bits, columns, more);
+            gemm_sums(b, q, g * BLOCK_STEPS + step, g * BLOCK_STEPS + step + unit, kind, columns, more);
             UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) sums[i] = v_add(sums[i], more[i]);
         }
         gemm_fold(b, c0, group0 + g, group0, sums, columns, has_zero, has_min);
@@ -135,9 +137,9 @@ SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_
 
 /* Groups of any size: their sums wait in memory between spans, and between chunks. */
 SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t step0, uint32_t step1,
-                                  const int bits, const int columns, const bool has_min) {
+                                  const int kind, const int columns, const bool has_min) {
     const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, group0 = step0 / group_steps;
-    const uint32_t span = gemm_is_short(bits) ? GEMM_CHUNK_STEPS : dot_span_steps(bits, b->a->w->max_code);
+    const uint32_t span = gemm_is_short(kind) ? GEMM_CHUNK_STEPS : b->span;
     int32_t *saved = b->sums + (size_t)c0 * CRUMB_TILE_ROWS;
     uint32_t g = group0;
     for (uint32_t step = step0, end; step < step1; step = end) {
@@ -145,10 +147,10 @@ SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t
         vint sums[GEMM_REGISTER_COLUMNS * TILE_VECTORS];
         end = step + span < group_end ? step + span : group_end;
         if (end > step1) end = step1;
-        if (gemm_is_short(bits))
-            gemm_short_sums(b, q, step - step0, end - step0, bits, columns, sums);
+        if (gemm_is_short(kind))
+            gemm_short_sums(b, q, step - step0, end - step0, kind, columns, sums);
         else
-            gemm_sums(b, q, step - step0, end - step0, bits, columns, sums);
+            gemm_sums(b, q, step - step0, end - step0, kind, columns, sums);
         UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++)
             v_store(saved + i * SIMD_LANES, v_add(sums[i], v_load(saved + i * SIMD_LANES)));
         v_forget(); /* else they are kept for the fold, at the cost of spills */
@@ -160,25 +162,25 @@ SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t
 }
 
 /* Steps [step0, step1) of K, which the panel holds, for `columns` columns from c0 of the block on. */
-SIMD_INLINE void gemm_columns(const gemm_block *b, uint32_t c0, uint32_t step0, uint32_t step1, const int bits,
+SIMD_INLINE void gemm_columns(const gemm_block *b, uint32_t c0, uint32_t step0, uint32_t step1, const int kind,
                               const int columns, const bool has_zero, const bool has_min, const bool whole) {
     const int8_t *q = b->q + (size_t)c0 * b->a->x.k_padded + (size_t)step0 * (size_t)columns * 4;
     if (whole)
-        gemm_whole_groups(b, c0, q, step0 / BLOCK_STEPS, (step1 - step0) / BLOCK_STEPS, bits, columns, has_zero,
+        gemm_whole_groups(b, c0, q, step0 / BLOCK_STEPS, (step1 - step0) / BLOCK_STEPS, kind, columns, has_zero,
                           has_min);
     else
-        gemm_long_groups(b, c0, q, step0, step1, bits, columns, has_min);
+        gemm_long_groups(b, c0, q, step0, step1, kind, columns, has_min);
 }
 
-/* Groups of 32 have instances of their own where codes are wide enough for that to pay. */
+/* Groups of 32 have loops of their own where codes are wide enough for that to pay. */
 SIMD_INLINE bool gemm_whole(int bits, uint32_t group) {
     return group == CRUMB_TILE_K && bits >= 3;
 }
 
-/* Columns of a register block for codes of `bits`, of as many as there are registers for. */
-SIMD_INLINE uint32_t gemm_wide(int bits, uint32_t group) {
-    const bool few = gemm_whole(bits, group) || gemm_is_short(bits);
-    return (uint32_t)((few ? GEMM_WHOLE_COLUMNS : GEMM_REGISTER_COLUMNS) / gemm_parts(bits));
+/* Columns of a register block, of as many as there are registers for. */
+SIMD_INLINE int gemm_wide(int bits, bool whole) {
+    const bool few = whole || gemm_is_short(bits);
+    return (few ? GEMM_WHOLE_COLUMNS : GEMM_REGISTER_COLUMNS) / gemm_parts(bits);
 }
 
 /* Columns of the next register block where `left` are left: all, half of them, two or one. */
@@ -209,62 +211,25 @@ SIMD_INLINE void gemm_finish(const gemm_block *b, uint32_t tile, uint32_t c0, ui
 }
 
 /* A chunk of a tile-row, the last one with the way out. */
-SIMD_INLINE void gemm_all_columns(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1, const int bits,
-                                  const uint32_t wide, const bool has_zero, const bool has_min, const bool whole) {
+SIMD_INLINE void gemm_all_columns(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1, const int kind,
+                                  const int wide, const bool has_zero, const bool has_min, const bool whole) {
     const bool last = step1 == b->s.n_blocks * BLOCK_STEPS;
     for (uint32_t c = 0, n; c < b->n_columns; c += n) {
-        n = gemm_next_columns(b->n_columns - c, wide);
+        n = gemm_next_columns(b->n_columns - c, (uint32_t)wide);
         if (last) gemm_prefetch_out(b, tile, c, n);
-        if (n == wide)
-            gemm_columns(b, c, step0, step1, bits, (int)wide, has_zero, has_min, whole);
-        else if (wide > 4 && n == wide / 2)
-            gemm_columns(b, c, step0, step1, bits, (int)wide / 2, has_zero, has_min, whole);
+        if (n == (uint32_t)wide)
+            gemm_columns(b, c, step0, step1, kind, wide, has_zero, has_min, whole);
+        else if (wide > 4 && n == (uint32_t)wide / 2)
+            gemm_columns(b, c, step0, step1, kind, wide / 2, has_zero, has_min, whole);
         else if (wide > 2 && n == 2)
-            gemm_columns(b, c, step0, step1, bits, 2, has_zero, has_min, whole);
+            gemm_columns(b, c, step0, step1, kind, 2, has_zero, has_min, whole);
         else
-            gemm_columns(b, c, step0, step1, bits, 1, has_zero, has_min, whole);
+            gemm_columns(b, c, step0, step1, kind, 1, has_zero, has_min, whole);
         if (last) gemm_finish(b, tile, c, n);
     }
 }
 
 /* ---- tile-rows and blocks of columns ----------------------------------------------------------------------- */
-
-/* Unpacks one line of codes of a codebook: two steps of entries. Returns the end of what it wrote. */
-SIMD_INLINE uint8_t *gemm_panel_of_entries(const uint8_t *line, vint table, uint8_t *out) {
-    for (int p = 0; p < 2; p++)
-        for (int v = 0; v < TILE_VECTORS; v++, out += 4 * SIMD_LANES)
-            v_store(out, codebook_plane(v_load(line + v * 4 * SIMD_LANES), table, p));
-    return out;
-}
-
-/* Unpacks a 32-block of split codes. Returns the end of what it wrote. */
-SIMD_INLINE uint8_t *gemm_panel_of_split(const uint8_t *block, int bits, uint8_t *out) {
-    for (int v = 0; v < TILE_VECTORS; v++) {
-        vint codes[BLOCK_STEPS]; /* all of them before the first is written: stores end the compiler's knowledge */
-        UNROLL for (int i = 0; i < BLOCK_STEPS; i++) codes[i] = split_operand(block + v * 4 * SIMD_LANES, bits, i);
-        UNROLL for (int i = 0; i < BLOCK_STEPS; i++) v_store(out + i * LINE_BYTES + v * 4 * SIMD_LANES, codes[i]);
-    }
-    return out + BLOCK_STEPS * LINE_BYTES;
-}
-
-/* Unpacks steps [step0, step1) of a tile-row. */
-SIMD_INLINE void gemm_unpack(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1, const int bits,
-                             const bool codebook) {
-    const uint8_t *codes = codes_of_tile(b->a, &b->s, tile);
-    uint8_t *out = b->panel;
-    /* What is unpacked at once: a line, one dword of each row, or a whole block. */
-    const uint32_t unit_steps = is_split(bits) ? BLOCK_STEPS : 8 / (uint32_t)bits;
-    const size_t unit_lines = is_split(bits) ? (size_t)bits : 1;
-    const size_t next = (step1 - step0) / unit_steps * unit_lines * LINE_BYTES; /* chunks and tile-rows in order */
-    for (uint32_t unit = step0 / unit_steps; unit < step1 / unit_steps; unit++) {
-        const uint8_t *from = codes + unit * unit_lines * LINE_BYTES;
-        for (size_t i = 0; i < unit_lines; i++) _mm_prefetch((const char *)from + next + i * LINE_BYTES, _MM_HINT_T1);
-        if (is_split(bits))
-            out = gemm_panel_of_split(from, bits, out);
-        else
-            out = codebook ? gemm_panel_of_entries(from, b->table, out) : gemm_panel(from, bits, out);
-    }
-}
 
 /* Converts the scales and mins of the groups that begin or go on in steps [step0, step1) of a tile-row. */
 SIMD_INLINE void gemm_take_scales(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1) {
@@ -289,15 +254,14 @@ SIMD_INLINE uint32_t gemm_chunk_steps(const shape *s, uint32_t wanted) {
     return group_steps < most ? most / group_steps * group_steps : most;
 }
 
-SIMD_INLINE void gemm_tile(const gemm_block *b, uint32_t tile, const int bits, const int width, const bool has_zero,
+SIMD_INLINE void gemm_tile(const gemm_block *b, uint32_t tile, const int kind, const int wide, const bool has_zero,
                            const bool has_min, const bool whole) {
     const uint32_t n_steps = b->s.n_blocks * BLOCK_STEPS, chunk = gemm_chunk_steps(&b->s, b->a->knobs.steps);
     for (uint32_t step = 0; step < n_steps; step += chunk) {
         uint32_t end = step + chunk < n_steps ? step + chunk : n_steps;
-        gemm_unpack(b, tile, step, end, bits, width != bits);
+        b->unpack(codes_of_tile(b->a, &b->s, tile), step, end, b->table, b->panel);
         gemm_take_scales(b, tile, step, end);
-        gemm_all_columns(b, tile, step, end, width, gemm_wide(bits, whole ? CRUMB_TILE_K : 0), has_zero, has_min,
-                         whole);
+        gemm_all_columns(b, tile, step, end, kind, wide, has_zero, has_min, whole);
     }
 }
 
@@ -376,51 +340,67 @@ SIMD_INLINE void gemm_prepare(const gemm_block *b) {
 }
 
 /* Interleaved by the caller for all tile-rows, or here for these. */
-SIMD_INLINE void gemm_take_columns(gemm_block *b, uint32_t wide) {
+SIMD_INLINE void gemm_take_columns(gemm_block *b, int wide) {
     const crumb_q8 *x = &b->a->x;
     const size_t at = (size_t)b->n0 * x->k_padded;
     if (x->interleaved) {
         b->q = x->interleaved + at;
         return;
     }
-    gemm_interleave(x->q + at, x->k_padded, b->n_columns, wide, b->local_q);
+    gemm_interleave(x->q + at, x->k_padded, b->n_columns, (uint32_t)wide, b->local_q);
     b->q = b->local_q;
 }
 
-/* Codes of `bits` become operands of `width` bits: the same, but for codebooks. Those have as many columns in a
- * register block as other codes of their `bits`, which is how a caller interleaves for both. */
-SIMD_INLINE void gemm_rows(const crumb_linear_args *a, const int bits, const int width, const bool has_zero,
-                           const bool has_min, const bool whole) {
-    const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded, &a->knobs);
-    gemm_block b = {.a = a, .s = shape_of(a, bits), .stride = most};
-    if (width != bits) b.table = codebook_table(a->w->codebook);
-    gemm_carve(&b);
-    memset(b.sums, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.sums);
-    memset(b.accs, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.accs);
-    for (b.n0 = 0; b.n0 < a->n; b.n0 += b.n_columns) {
-        b.n_columns = a->n - b.n0 < most ? a->n - b.n0 : most;
-        gemm_take_columns(&b, gemm_wide(bits, a->x.group));
-        gemm_prepare(&b);
+SIMD_INLINE void gemm_rows(gemm_block *b, const int kind, const int wide, const bool has_zero, const bool has_min,
+                           const bool whole) {
+    const crumb_linear_args *a = b->a;
+    for (b->n0 = 0; b->n0 < a->n; b->n0 += b->n_columns) {
+        b->n_columns = a->n - b->n0 < b->stride ? a->n - b->n0 : (uint32_t)b->stride;
+        gemm_take_columns(b, wide);
+        gemm_prepare(b);
         for (uint32_t tile = a->tile0; tile < a->tile1; tile++)
-            gemm_tile(&b, tile, bits, width, has_zero, has_min, whole);
+            gemm_tile(b, tile, kind, wide, has_zero, has_min, whole);
     }
 }
 
-SIMD_INLINE void gemm(const crumb_linear_args *a, const int bits, const int width) {
-    const bool has_min = a->w->mins != NULL, has_zero = a->w->sub != 0;
-    if (!gemm_whole(width, a->x.group))
-        gemm_rows(a, bits, width, true, has_min, false);
-    else if (width == 4 && has_min && !has_zero)
-        gemm_rows(a, bits, width, false, true, true);
-    else if (!has_min)
-        gemm_rows(a, bits, width, true, false, true);
+/* The loops of a kind: for groups of any size, and for groups of 32 by what their weights have. */
+typedef void gemm_rows_fn(gemm_block *b);
+typedef struct gemm_loops {
+    gemm_rows_fn *any, *whole_zero, *whole_min, *whole_both;
+} gemm_loops;
+
+#define GEMM_LOOP(name, kind, wide, has_zero, has_min, whole)                                                          \
+    static void gemm_##name(gemm_block *b) {                                                                           \
+        gemm_rows(b, kind, wide, has_zero, has_min, whole);                                                            \
+    }
+#define GEMM_KIND(name, kind)                                                                                          \
+    GEMM_LOOP(name##_any, kind, gemm_wide(kind, false), true, b->a->w->mins != NULL, false)                            \
+    GEMM_LOOP(name##_whole_zero, kind, gemm_wide(kind, true), true, false, true)                                       \
+    GEMM_LOOP(name##_whole_both, kind, gemm_wide(kind, true), true, true, true)
+
+GEMM_KINDS
+
+/* Codes of `bits` become operands of `width` bits: the same, but for codebooks. */
+static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpack) {
+    const gemm_loops *loops = gemm_loops_of(bits, width != bits);
+    const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded, &a->knobs);
+    gemm_block b = {.a = a, .s = shape_of(a, bits), .unpack = unpack, .stride = most};
+    if (width != bits) b.table = codebook_table(a->w->codebook);
+    b.span = dot_span_steps(width, a->w->max_code);
+    gemm_carve(&b);
+    memset(b.sums, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.sums);
+    memset(b.accs, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.accs);
+    if (!gemm_whole(bits, a->x.group))
+        loops->any(&b);
+    else if (!a->w->mins)
+        loops->whole_zero(&b);
     else
-        gemm_rows(a, bits, width, true, true, true);
+        (zero_point(a->w) ? loops->whole_both : loops->whole_min)(&b);
 }
 
 #define GEMM_KERNEL(name, bits, width)                                                                                 \
     void SIMD_NAME(crumb_gemm_##name##_i8)(const crumb_linear_args *a) {                                               \
-        gemm(a, bits, width);                                                                                          \
+        gemm(a, bits, width, panel_##name);                                                                            \
     }
 #define GEMM_INSTANCE(bits)    GEMM_KERNEL(u##bits, bits, bits)
 #define GEMM_CODEBOOK_INSTANCE GEMM_KERNEL(c4, 4, DOT_ENTRY_BITS)
@@ -429,5 +409,6 @@ SIMD_INLINE void gemm(const crumb_linear_args *a, const int bits, const int widt
 #define GEMM_INTERLEAVE_INSTANCE                                                                                       \
     void SIMD_NAME(crumb_interleave)(const crumb_q8 *x, unsigned bits, uint32_t n0, uint32_t n1) {                     \
         const size_t at = (size_t)n0 * x->k_padded;                                                                    \
-        gemm_interleave(x->q + at, x->k_padded, n1 - n0, gemm_wide((int)bits, x->group), x->interleaved + at);         \
+        const int wide = gemm_wide((int)bits, gemm_whole((int)bits, x->group));                                        \
+        gemm_interleave(x->q + at, x->k_padded, n1 - n0, (uint32_t)wide, x->interleaved + at);                         \
     }

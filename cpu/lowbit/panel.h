@@ -1,0 +1,61 @@
+/* Unpacking for the GEMM: a part of a tile-row's codes becomes a panel of one byte each, four k per row and step:
+ * [step][parts][16 rows][4]. The dot header says what a byte holds (gemm_panel): a code, or a half of 8 bits.
+ *
+ * Included after a tier's simd.h.
+ */
+#ifndef CRUMB_CPU_LOWBIT_PANEL_H
+#define CRUMB_CPU_LOWBIT_PANEL_H
+
+#include "cpu/lowbit/split.h"
+
+/* Unpacks steps [step0, step1) of the tile-row whose codes begin at `codes`. `table` is a codebook's. */
+typedef void panel_fn(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out);
+
+/* One line of a codebook's codes: two steps of entries. Returns the end of what it wrote. */
+SIMD_INLINE uint8_t *panel_entries(const uint8_t *line, vint table, uint8_t *out) {
+    for (int p = 0; p < 2; p++)
+        for (int v = 0; v < TILE_VECTORS; v++, out += 4 * SIMD_LANES)
+            v_store(out, codebook_plane(v_load(line + v * 4 * SIMD_LANES), table, p));
+    return out;
+}
+
+/* A 32-block of split codes. Returns the end of what it wrote. */
+SIMD_INLINE uint8_t *panel_split(const uint8_t *block, int bits, uint8_t *out) {
+    for (int v = 0; v < TILE_VECTORS; v++) {
+        vint codes[BLOCK_STEPS]; /* all of them before the first is written: stores end the compiler's knowledge */
+        UNROLL for (int i = 0; i < BLOCK_STEPS; i++) codes[i] = split_operand(block + v * 4 * SIMD_LANES, bits, i);
+        UNROLL for (int i = 0; i < BLOCK_STEPS; i++) v_store(out + i * LINE_BYTES + v * 4 * SIMD_LANES, codes[i]);
+    }
+    return out + BLOCK_STEPS * LINE_BYTES;
+}
+
+SIMD_INLINE void panel(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out, const int bits,
+                       const bool codebook) {
+    /* What is unpacked at once: a line, one dword of each row, or a whole block. */
+    const uint32_t unit_steps = is_split(bits) ? BLOCK_STEPS : 8 / (uint32_t)bits;
+    const size_t unit_lines = is_split(bits) ? (size_t)bits : 1;
+    const size_t next = (step1 - step0) / unit_steps * unit_lines * LINE_BYTES; /* chunks and tile-rows in order */
+    for (uint32_t unit = step0 / unit_steps; unit < step1 / unit_steps; unit++) {
+        const uint8_t *from = codes + unit * unit_lines * LINE_BYTES;
+        for (size_t i = 0; i < unit_lines; i++) _mm_prefetch((const char *)from + next + i * LINE_BYTES, _MM_HINT_T1);
+        if (is_split(bits))
+            out = panel_split(from, bits, out);
+        else
+            out = codebook ? panel_entries(from, table, out) : gemm_panel(from, bits, out);
+    }
+}
+
+#define PANEL(name, bits, codebook)                                                                                    \
+    static void panel_##name(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out) {         \
+        panel(codes, step0, step1, table, out, bits, codebook);                                                        \
+    }
+PANEL(u1, 1, false)
+PANEL(u2, 2, false)
+PANEL(u3, 3, false)
+PANEL(u4, 4, false)
+PANEL(u5, 5, false)
+PANEL(u6, 6, false)
+PANEL(u8, 8, false)
+PANEL(c4, 4, true)
+
+#endif
