@@ -351,27 +351,28 @@ SIMD_INLINE void gemm_take_columns(gemm_block *b, int wide) {
     b->q = b->local_q;
 }
 
-SIMD_INLINE void gemm_rows(gemm_block *b, const int kind, const int wide, const bool has_zero, const bool has_min,
+/* The block is a copy, so that compilers keep what it holds in registers. */
+SIMD_INLINE void gemm_rows(gemm_block b, const int kind, const int wide, const bool has_zero, const bool has_min,
                            const bool whole) {
-    const crumb_linear_args *a = b->a;
-    for (b->n0 = 0; b->n0 < a->n; b->n0 += b->n_columns) {
-        b->n_columns = a->n - b->n0 < b->stride ? a->n - b->n0 : (uint32_t)b->stride;
-        gemm_take_columns(b, wide);
-        gemm_prepare(b);
+    const crumb_linear_args *a = b.a;
+    for (b.n0 = 0; b.n0 < a->n; b.n0 += b.n_columns) {
+        b.n_columns = a->n - b.n0 < b.stride ? a->n - b.n0 : (uint32_t)b.stride;
+        gemm_take_columns(&b, wide);
+        gemm_prepare(&b);
         for (uint32_t tile = a->tile0; tile < a->tile1; tile++)
-            gemm_tile(b, tile, kind, wide, has_zero, has_min, whole);
+            gemm_tile(&b, tile, kind, wide, has_zero, has_min, whole);
     }
 }
 
 /* The loops of a kind: for groups of any size, and for groups of 32 by what their weights have. */
-typedef void gemm_rows_fn(gemm_block *b);
+typedef void gemm_rows_fn(const gemm_block *b);
 typedef struct gemm_loops {
     gemm_rows_fn *any, *whole_zero, *whole_min, *whole_both;
 } gemm_loops;
 
 #define GEMM_LOOP(name, kind, wide, has_zero, has_min, whole)                                                          \
-    static void gemm_##name(gemm_block *b) {                                                                           \
-        gemm_rows(b, kind, wide, has_zero, has_min, whole);                                                            \
+    static void gemm_##name(const gemm_block *b) {                                                                     \
+        gemm_rows(*b, kind, wide, has_zero, has_min, whole);                                                           \
     }
 #define GEMM_KIND(name, kind)                                                                                          \
     GEMM_LOOP(name##_any, kind, gemm_wide(kind, false), true, b->a->w->mins != NULL, false)                            \
