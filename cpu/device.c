@@ -63,7 +63,10 @@ static crumb_status device_open(const crumb_device_params *params, crumb_device 
 }
 
 static void device_get_info(const crumb_device *d, crumb_device_info *out) {
-    *out = (crumb_device_info){.name = "cpu", .n_threads = crumb_pool_threads(d->pool), .host_memory = true};
+    *out = (crumb_device_info){.name = "cpu",
+                               .n_threads = crumb_pool_threads(d->pool),
+                               .host_memory = true,
+                               .wants_index = crumb_cpu_wants_index(d->isa)};
     snprintf(out->detail, sizeof out->detail, "%s", d->detail);
     snprintf(out->target, sizeof out->target, "%s", crumb_isa_name(d->isa));
     out->memory_bytes = crumb_memory_total_bytes();

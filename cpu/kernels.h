@@ -101,15 +101,18 @@ typedef struct crumb_linear_args {
 
 typedef void crumb_linear_fn(const crumb_linear_args *args);
 
-/* How weights and activations lie for a kernel that does not read the tile layout. Only the papers' kernels do that:
- * they are there to be compared with (`crumb kernels perf`), and are never chosen for a model. */
+/* How weights and activations lie for a kernel that does not read tiles and plane-ordered activations. The papers'
+ * layouts are there to be compared with (`crumb kernels perf`), and are never chosen for a model. The index layout
+ * (host/lowbit/index.h) is: kernels with it are chosen for matrices that are kept so. */
 typedef struct crumb_cpu_layout {
     const char *name;
+    bool indexed;  /* the index layout */
     uint32_t rows; /* of a block: a kernel's tile0 and tile1 (but for the last) are multiples of rows / 16 */
     /* Whether it can hold a matrix of the width that the kernel's row names; NULL: any. */
     bool (*takes)(const crumb_matrix *w);
     size_t (*packed_bytes)(const crumb_matrix *w);
     void (*pack)(const crumb_matrix *w, void *packed); /* w is in the tile layout; 64-byte aligned */
+    /* NULL, as is prepare, where args->x serves as it is. For the index layout as many bytes for every row. */
     size_t (*prepared_bytes)(const crumb_linear_args *args);
     /* Once per input, before all threads: reorders args->x, or makes tables of it or of args->xf. */
     void (*prepare)(const crumb_linear_args *args, void *prepared);
@@ -145,6 +148,8 @@ const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act
 const crumb_cpu_kernel *crumb_cpu_kernel_find(const char *name, const crumb_matrix *w, crumb_act_quant act, uint32_t n,
                                               crumb_isa isa);
 const char *crumb_cpu_kernels_hash(void); /* of the kernels' text: measurements of other text mean nothing */
+/* Whether matrices that can have the index layout are faster in it. */
+bool crumb_cpu_wants_index(crumb_isa isa);
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa);
 crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa); /* NULL: the tier's GEMM reads q */
 /* Scratch bytes per thread that any kernel may need for this matrix and these knobs, whatever n. */
@@ -153,12 +158,16 @@ size_t crumb_cpu_kernel_scratch(const crumb_matrix *w, const crumb_cpu_knobs *kn
 /* Prototypes of every row. */
 #define CRUMB_CPU_KERNEL(name, op, bits, type, acts, isa, max_n, rank, bound, fn)     crumb_linear_fn fn;
 #define CRUMB_CPU_CODEBOOK_KERNEL(name, op, range, acts, isa, max_n, rank, bound, fn) crumb_linear_fn fn;
+#define CRUMB_CPU_INDEX_KERNEL(name, op, bits, acts, isa, max_n, rank, layout, bound, fn)                              \
+    crumb_linear_fn fn;                                                                                                \
+    extern const crumb_cpu_layout layout;
 #define CRUMB_CPU_PAPER_KERNEL(name, op, bits, acts, isa, layout, max_nmse, bound, fn)                                 \
     crumb_linear_fn fn;                                                                                                \
     extern const crumb_cpu_layout layout;
 #include "cpu/kernels.def"
 #undef CRUMB_CPU_KERNEL
 #undef CRUMB_CPU_CODEBOOK_KERNEL
+#undef CRUMB_CPU_INDEX_KERNEL
 #undef CRUMB_CPU_PAPER_KERNEL
 crumb_quantize_fn crumb_quantize__ref, crumb_quantize__avx2;
 crumb_interleave_fn crumb_interleave__avx2, crumb_interleave__avxvnni, crumb_interleave__avx512vnni;

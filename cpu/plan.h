@@ -46,6 +46,8 @@ typedef struct crumb_linear_input {
     bool quantized, row_scale;
     uint8_t bits;
     uint32_t group, k, k_padded;
+    const crumb_cpu_layout *prepares; /* tables for batches of up to prepare_n rows; NULL: none */
+    uint32_t prepare_n;
 } crumb_linear_input;
 
 enum { CRUMB_SMALL_N = 16 }; /* batches up to this have a kernel choice of their own */

@@ -120,7 +120,8 @@ static crumb_status apply_tuning(const crumb_recorder *r, crumb_act_quant act, c
         snprintf(key.device, sizeof key.device, "%s", d->detail);
         snprintf(key.target, sizeof key.target, "%s", crumb_isa_name(d->isa));
         snprintf(key.source, sizeof key.source, "%s", crumb_cpu_kernels_hash());
-        snprintf(key.weights, sizeof key.weights, "%s%u", w->codebook ? "c" : "u", w->bits);
+        snprintf(key.weights, sizeof key.weights, "%s%u%s", w->codebook ? "c" : "u", w->bits,
+                 w->indexed ? " index" : "");
         CRUMB_TRY(crumb_tuning_find(d->tuning, &key, &record, &found, err));
         if (!found) continue;
         for (uint32_t i = many ? 0 : 1; i <= (many ? 0 : CRUMB_SMALL_N); i++) {
@@ -152,6 +153,16 @@ static crumb_status choose_kernels(crumb_recorder *r, const crumb_op *op, crumb_
     return CRUMB_OK;
 }
 
+/* What the chosen kernels make of an input before they run. All parts that share it look up the same tables. */
+static void choose_preparing(const crumb_linear_range *range, crumb_linear_input *in) {
+    for (uint32_t n = 1; n <= CRUMB_SMALL_N; n++) {
+        const crumb_cpu_layout *layout = range->kernel[n]->layout;
+        if (!layout || !layout->prepare) continue;
+        in->prepares = layout;
+        if (n > in->prepare_n) in->prepare_n = n;
+    }
+}
+
 static crumb_status add_bound(crumb_recorder *r, uint32_t bound, crumb_error *err) {
     if (r->n_chunk_bounds == r->chunk_capacity) {
         size_t capacity = 2 * r->chunk_capacity + 256;
@@ -168,7 +179,7 @@ static crumb_status add_bound(crumb_recorder *r, uint32_t bound, crumb_error *er
 static crumb_status cut_chunks(crumb_recorder *r, crumb_step *s, uint32_t n_units, crumb_error *err) {
     const crumb_linear_range *part = &s->linear.parts[0];
     const crumb_matrix *w = part->part.w;
-    const uint64_t unit_bytes = (uint64_t)w->k * CRUMB_TILE_ROWS * (w->bits ? w->bits : 16) / 8;
+    const uint64_t unit_bytes = crumb_matrix_codes_bytes(w) / crumb_div_up(w->m, CRUMB_TILE_ROWS);
     for (int many = 0; many < 2; many++) {
         crumb_chunks *chunks = &s->linear.chunks[many];
         chunks->first = (uint32_t)r->n_chunk_bounds;
@@ -201,6 +212,7 @@ crumb_status crumb_record_linear(crumb_recorder *r, const crumb_op *op, const cr
         n_units += range->tile1 - range->tile0;
         CRUMB_TRY(find_input(r, &step, op, range->part.w, &range->input, err));
         CRUMB_TRY(choose_kernels(r, op, range, err));
+        choose_preparing(range, &step.linear.inputs[range->input]);
         quantizes = quantizes || step.linear.inputs[range->input].quantized;
     }
     if (gated) {

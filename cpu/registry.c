@@ -11,12 +11,15 @@ static const crumb_cpu_kernel kernels[] = {
     {name, CRUMB_CPU_##op, bits, CRUMB_TYPE_##type, acts, CRUMB_ISA_##isa, max_n, rank, bound, fn, 0, NULL, 0},
 #define CRUMB_CPU_CODEBOOK_KERNEL(name, op, range, acts, isa, max_n, rank, bound, fn)                                  \
     {name, CRUMB_CPU_##op, 4, CRUMB_TYPE_F32, acts, CRUMB_ISA_##isa, max_n, rank, bound, fn, range, NULL, 0},
+#define CRUMB_CPU_INDEX_KERNEL(name, op, bits, acts, isa, max_n, rank, layout, bound, fn)                              \
+    {name, CRUMB_CPU_##op, bits, CRUMB_TYPE_F32, acts, CRUMB_ISA_##isa, max_n, rank, bound, fn, 0, &layout, 0},
 #define CRUMB_CPU_PAPER_KERNEL(name, op, bits, acts, isa, layout, max_nmse, bound, fn)                                 \
     {name, CRUMB_CPU_##op, bits,    CRUMB_TYPE_F32, acts, CRUMB_ISA_##isa, UINT32_MAX, -1, bound, fn,                  \
      0,    &layout,        max_nmse},
 #include "cpu/kernels.def"
 #undef CRUMB_CPU_KERNEL
 #undef CRUMB_CPU_CODEBOOK_KERNEL
+#undef CRUMB_CPU_INDEX_KERNEL
 #undef CRUMB_CPU_PAPER_KERNEL
 };
 
@@ -41,7 +44,8 @@ bool crumb_cpu_kernel_takes(const crumb_cpu_kernel *kernel, const crumb_matrix *
 
 static bool fits(const crumb_cpu_kernel *kernel, const crumb_matrix *w, crumb_act_quant act, uint32_t n,
                  crumb_isa isa) {
-    if (kernel->layout || !crumb_isa_includes(isa, kernel->isa) || !(kernel->acts >> act & 1)) return false;
+    if (kernel->layout ? !(kernel->layout->indexed && w->indexed) : w->indexed) return false;
+    if (!crumb_isa_includes(isa, kernel->isa) || !(kernel->acts >> act & 1)) return false;
     return n <= kernel->max_n && crumb_cpu_kernel_takes(kernel, w);
 }
 
@@ -61,6 +65,10 @@ const crumb_cpu_kernel *crumb_cpu_kernel_find(const char *name, const crumb_matr
 
 const char *crumb_cpu_kernels_hash(void) {
     return CRUMB_CPU_KERNELS_HASH;
+}
+
+bool crumb_cpu_wants_index(crumb_isa isa) {
+    return crumb_isa_includes(isa, CRUMB_ISA_AVX2);
 }
 
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa) {

@@ -19,8 +19,13 @@ static bool interleaves(const crumb_plan *p, uint32_t n) {
 }
 
 typedef struct q8_layout {
-    size_t sx, qsum, interleaved, total; /* byte offsets behind q, and all of it */
+    size_t sx, qsum, interleaved, tables, total; /* byte offsets behind q, and all of it */
 } q8_layout;
+
+static size_t table_row_bytes(const crumb_linear_input *in) {
+    const crumb_linear_args one_row = {.n = 1, .x.k_padded = in->k_padded};
+    return in->prepares ? in->prepares->prepared_bytes(&one_row) : 0;
+}
 
 static q8_layout layout_q8(const crumb_linear_input *in, uint32_t capacity) {
     uint64_t n_groups = in->k_padded / in->group, n_scales = in->row_scale ? 1 : n_groups;
@@ -28,7 +33,8 @@ static q8_layout layout_q8(const crumb_linear_input *in, uint32_t capacity) {
     layout.sx = crumb_round_up((uint64_t)capacity * in->k_padded, 64);
     layout.qsum = layout.sx + crumb_round_up(capacity * n_scales * sizeof(float), 64);
     layout.interleaved = layout.qsum + crumb_round_up(capacity * n_groups * sizeof(int32_t), 64);
-    layout.total = layout.interleaved + (capacity > CRUMB_SMALL_N ? layout.sx : 0);
+    layout.tables = layout.interleaved + (capacity > CRUMB_SMALL_N ? layout.sx : 0);
+    layout.total = layout.tables + table_row_bytes(in) * (capacity < in->prepare_n ? capacity : in->prepare_n);
     return layout;
 }
 
@@ -47,6 +53,7 @@ size_t crumb_linear_input_bytes(const crumb_step *s, uint32_t capacity) {
 
 typedef struct prepared {
     crumb_q8 q8[CRUMB_LINEAR_MAX_PARTS];
+    char *tables[CRUMB_LINEAR_MAX_PARTS];
     float *normed; /* [capacity][k], where floats are wanted behind a norm */
 } prepared;
 
@@ -67,6 +74,7 @@ static prepared inputs_of(const crumb_plan *p, const crumb_step *s, int thread, 
                                    .k_padded = in->k_padded,
                                    .group = in->group,
                                    .row_scale = in->row_scale};
+            if (crumb_step_n(p, s) <= in->prepare_n) out.tables[i] = base + layout.tables;
             base += layout.total;
         } else if (s->linear.norm_weight) {
             out.normed = (float *)(void *)base;
@@ -74,6 +82,22 @@ static prepared inputs_of(const crumb_plan *p, const crumb_step *s, int thread, 
         }
     }
     return out;
+}
+
+/* Rows [n0, ...) of quantized activations. */
+static crumb_q8 rows_from(crumb_q8 x, uint32_t n0) {
+    if (!x.q) return x; /* floats are wanted */
+    size_t n_groups = x.k_padded / x.group;
+    x.q += (size_t)n0 * x.k_padded;
+    x.sx += n0 * (x.row_scale ? 1 : n_groups);
+    x.qsum += n0 * n_groups;
+    if (x.interleaved) x.interleaved += (size_t)n0 * x.k_padded;
+    return x;
+}
+
+static void make_tables(const crumb_linear_input *in, const crumb_q8 *x, char *tables, uint32_t n0, uint32_t n1) {
+    const crumb_linear_args args = {.x = rows_from(*x, n0), .n = n1 - n0};
+    in->prepares->prepare(&args, tables + n0 * table_row_bytes(in));
 }
 
 static void prepare_rows(const crumb_plan *p, const crumb_step *s, int thread, const prepared *in, uint32_t n0,
@@ -92,6 +116,8 @@ static void prepare_rows(const crumb_plan *p, const crumb_step *s, int thread, c
             if (s->linear.inputs[i].quantized)
                 p->device->quantize(row, 0, k, s->linear.inputs[i].bits, n, n + 1, &in->q8[i]);
     }
+    for (uint32_t i = 0; i < s->linear.n_inputs; i++)
+        if (in->tables[i]) make_tables(&s->linear.inputs[i], &in->q8[i], in->tables[i], n0, n1);
 }
 
 /* Rows that one item of preparing takes a multiple of, but for the last. */
@@ -116,23 +142,13 @@ static void prepare(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_wal
 
 const crumb_step_kind crumb_step_prepare = {prepare_items, prepare};
 
-/* Rows [n0, ...) of quantized activations. */
-static crumb_q8 rows_from(crumb_q8 x, uint32_t n0) {
-    if (!x.q) return x; /* floats are wanted */
-    size_t n_groups = x.k_padded / x.group;
-    x.q += (size_t)n0 * x.k_padded;
-    x.sx += n0 * (x.row_scale ? 1 : n_groups);
-    x.qsum += n0 * n_groups;
-    if (x.interleaved) x.interleaved += (size_t)n0 * x.k_padded;
-    return x;
-}
-
 /* Tiles [tile0, tile1) of one part, for rows [n0, n1). */
 static void compute(const crumb_plan *p, const crumb_step *s, int thread, const prepared *in,
                     const crumb_linear_range *range, uint32_t tile0, uint32_t tile1, uint32_t n0, uint32_t n1) {
     uint32_t n = crumb_step_n(p, s);
     const crumb_linear_part *part = &range->part;
     const crumb_cpu_kernel *kernel = range->kernel[n <= CRUMB_SMALL_N ? n : 0];
+    const size_t table_bytes = in->tables[range->input] ? table_row_bytes(&s->linear.inputs[range->input]) : 0;
     crumb_linear_args args = {
         .w = part->w,
         .x = rows_from(in->q8[range->input], n0),
@@ -148,6 +164,8 @@ static void compute(const crumb_plan *p, const crumb_step *s, int thread, const 
         .scratch = crumb_plan_thread(p, thread) + p->kernel_scratch,
         .scratch_bytes = p->kernel_scratch_bytes,
         .knobs = range->knobs[n > CRUMB_SMALL_N],
+        .packed = part->w->indexed ? part->w->codes : NULL,
+        .prepared = in->tables[range->input] ? in->tables[range->input] + n0 * table_bytes : NULL,
     };
     if (s->linear.add != CRUMB_NO_VALUE) {
         args.add_stride = p->values[s->linear.add].width;

@@ -10,6 +10,7 @@
 #include "host/base/checked.h"
 #include "host/base/memory.h"
 #include "host/base/thread.h"
+#include "host/lowbit/index.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,10 +91,12 @@ static bool takes(size_t kernel, const crumb_kernel_problem *p) {
 }
 
 static size_t chosen(const crumb_kernel_problem *p) {
-    const crumb_matrix w = shape_of_problem(p);
+    crumb_matrix w = shape_of_problem(p);
     size_t n;
+    const crumb_isa isa = crumb_isa_best();
     const crumb_cpu_kernel *rows = crumb_cpu_kernels(&n);
-    const crumb_cpu_kernel *row = shape_fits(p) ? crumb_cpu_kernel_select(&w, p->act, p->n, crumb_isa_best()) : NULL;
+    w.indexed = crumb_cpu_wants_index(isa) && crumb_index_fits(&w);
+    const crumb_cpu_kernel *row = shape_fits(p) ? crumb_cpu_kernel_select(&w, p->act, p->n, isa) : NULL;
     return row ? (size_t)(row - rows) : SIZE_MAX;
 }
 
@@ -101,7 +104,7 @@ static size_t chosen(const crumb_kernel_problem *p) {
 
 static size_t n_settings(size_t kernel) {
     const crumb_cpu_kernel *row = row_of(kernel);
-    return row->layout || row->isa == CRUMB_ISA_SCALAR ? 1 : crumb_cpu_knobs_count(row->op);
+    return row->rank < 0 || row->isa == CRUMB_ISA_SCALAR ? 1 : crumb_cpu_knobs_count(row->op);
 }
 
 static void setting(size_t kernel, size_t number, char knobs[CRUMB_KNOBS_BYTES]) {
@@ -269,14 +272,15 @@ static crumb_status bench_create(const crumb_kernel_problem *problem, int n_thre
 /* Points the bench at a kernel, and lays weights and activations out for it. */
 static crumb_status choose(crumb_kernel_bench *b, size_t kernel, const char *knobs, crumb_error *err) {
     const crumb_cpu_kernel *row = row_of(kernel);
-    const void *packed = b->args.packed, *prepared = b->args.prepared;
+    const void *packed = b->trial.packed, *prepared = b->trial.prepared;
     b->row = row;
     b->args = crumb_trial_args(&b->trial, b->y, b->trial.params.m);
-    b->args.packed = packed;
-    b->args.prepared = prepared;
     b->args.knobs = crumb_cpu_knobs_parse(row->op, knobs);
     b->unit = row->layout ? row->layout->rows / CRUMB_TILE_ROWS : 1;
-    if (!row->layout || row->layout == b->packed_for) return CRUMB_OK;
+    if (!row->layout) return CRUMB_OK;
+    b->args.packed = packed;
+    b->args.prepared = prepared;
+    if (row->layout == b->packed_for) return CRUMB_OK;
     b->packed_for = NULL;
     CRUMB_TRY(crumb_trial_pack(&b->trial, row->layout, &b->args, err));
     b->packed_for = row->layout;

@@ -220,9 +220,11 @@ crumb_status crumb_trial_pack(crumb_trial *t, const crumb_cpu_layout *layout, cr
     unpack(t);
     t->packed_bytes = layout->packed_bytes(&t->w);
     CRUMB_TRY(crumb_pages_alloc(t->packed_bytes, "a trial's weights", &t->packed, err));
-    CRUMB_TRY(allocate(layout->prepared_bytes(args), &t->prepared, err));
     layout->pack(&t->w, t->packed);
-    layout->prepare(args, t->prepared);
+    if (layout->prepare) {
+        CRUMB_TRY(allocate(layout->prepared_bytes(args), &t->prepared, err));
+        layout->prepare(args, t->prepared);
+    }
     args->packed = t->packed;
     args->prepared = t->prepared;
     return CRUMB_OK;

@@ -141,6 +141,7 @@ typedef struct crumb_device_info {
     char target[32]; /* tier in use: "avx2" */
     int n_threads;
     bool host_memory; /* buffers are host memory that the host can write at any time */
+    bool wants_index; /* weights that can have the index layout (host/lowbit/index.h) are faster in it */
     uint64_t memory_bytes, memory_free_bytes;
 } crumb_device_info;
 

@@ -12,8 +12,9 @@
  *
  * Included after a tier's simd.h, which gives the columns of a register block: GEMM_REGISTER_COLUMNS, and
  * GEMM_WHOLE_COLUMNS where sums are folded into floats every 8 steps, which takes registers as well.
- * GEMM_KINDS makes the loops, GEMM_INSTANCE(bits) a kernel, GEMM_CODEBOOK_INSTANCE the one for codebooks: their 4-bit
- * codes are looked up while they are unpacked, and from there on are operands of DOT_ENTRY_BITS.
+ * GEMM_KINDS makes the loops, GEMM_INSTANCE(bits) a kernel, GEMM_INDEX_INSTANCES those for the index layout,
+ * GEMM_CODEBOOK_INSTANCE the one for codebooks: their 4-bit codes are looked up while they are unpacked, and from there
+ * on are operands of DOT_ENTRY_BITS.
  */
 #include "cpu/lowbit/gemm_shape.h"
 #include "cpu/lowbit/panel.h"
@@ -249,14 +250,16 @@ SIMD_INLINE void gemm_take_scales(const gemm_block *b, uint32_t tile, uint32_t s
 }
 
 /* Steps of K per panel: whole groups where they are smaller than a panel. */
-SIMD_INLINE uint32_t gemm_chunk_steps(const shape *s, uint32_t wanted) {
-    uint32_t group_steps = s->group_blocks * BLOCK_STEPS, most = wanted ? wanted : GEMM_CHUNK_STEPS;
+SIMD_INLINE uint32_t gemm_chunk_steps(const gemm_block *b) {
+    const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, wanted = b->a->knobs.steps;
+    if (b->unpack == panel_t5) return GEMM_TRIT_STEPS;
+    const uint32_t most = wanted ? wanted : GEMM_CHUNK_STEPS;
     return group_steps < most ? most / group_steps * group_steps : most;
 }
 
 SIMD_INLINE void gemm_tile(const gemm_block *b, uint32_t tile, const int kind, const int wide, const bool has_zero,
                            const bool has_min, const bool whole) {
-    const uint32_t n_steps = b->s.n_blocks * BLOCK_STEPS, chunk = gemm_chunk_steps(&b->s, b->a->knobs.steps);
+    const uint32_t n_steps = b->s.n_blocks * BLOCK_STEPS, chunk = gemm_chunk_steps(b);
     for (uint32_t step = 0; step < n_steps; step += chunk) {
         uint32_t end = step + chunk < n_steps ? step + chunk : n_steps;
         b->unpack(codes_of_tile(b->a, &b->s, tile), step, end, b->table, b->panel);
@@ -272,7 +275,7 @@ SIMD_INLINE void gemm_carve(gemm_block *b) {
     b->local_q = (int8_t *)p;
     p += b->stride * b->a->x.k_padded;
     b->panel = p;
-    p += GEMM_CHUNK_STEPS * tile_row * GEMM_MAX_PARTS;
+    p += GEMM_TRIT_STEPS * tile_row * GEMM_MAX_PARTS;
     b->scales = (float *)(void *)p;
     b->mins = (float *)(void *)(p + GEMM_CHUNK_GROUPS * tile_row);
     p += GEMM_CHUNK_GROUPS * tile_row * 2;
@@ -388,6 +391,7 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     gemm_block b = {.a = a, .s = shape_of(a, bits), .unpack = unpack, .stride = most};
     if (width != bits) b.table = codebook_table(a->w->codebook);
     b.span = dot_span_steps(width, a->w->max_code);
+    if (a->packed) b.s.tile_bytes = (size_t)crumb_index_lines(a->w) * CRUMB_INDEX_LINE_BYTES;
     gemm_carve(&b);
     memset(b.sums, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.sums);
     memset(b.accs, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.accs);
@@ -405,6 +409,9 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     }
 #define GEMM_INSTANCE(bits)    GEMM_KERNEL(u##bits, bits, bits)
 #define GEMM_CODEBOOK_INSTANCE GEMM_KERNEL(c4, 4, DOT_ENTRY_BITS)
+#define GEMM_INDEX_INSTANCES                                                                                           \
+    GEMM_KERNEL(b8, 1, 1)                                                                                              \
+    GEMM_KERNEL(t5, 2, 2)
 
 /* The crumb_interleave_fn of the tier. */
 #define GEMM_INTERLEAVE_INSTANCE                                                                                       \

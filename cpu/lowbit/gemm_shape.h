@@ -8,11 +8,12 @@
 
 enum {
     GEMM_CHUNK_STEPS = 256,       /* steps of four k in a panel: with its 64 bytes each, half of L1 */
+    GEMM_TRIT_STEPS = 280,        /* the same for ternary bytes: a multiple of 8 steps, and of 5 (panel_index.h) */
     GEMM_MAX_PARTS = 2,           /* 8-bit codes are two nibbles; then a panel is all of L1, and streams from L2 */
     GEMM_BLOCK_BYTES = 384 << 10, /* activations of one block of columns: most of a small L2 */
     GEMM_MIN_COLUMNS = 96,        /* so that unpacking stays a small part; long rows then stream from L3 */
     GEMM_MAX_COLUMNS = 384,       /* so that their sums stay in L2 as well */
-    GEMM_CHUNK_GROUPS = GEMM_CHUNK_STEPS / (CRUMB_TILE_K / 4)
+    GEMM_CHUNK_GROUPS = GEMM_TRIT_STEPS / (CRUMB_TILE_K / 4) + 1
 };
 
 /* The most columns (rows of activations) per block for K. */
@@ -34,7 +35,7 @@ static inline uint32_t crumb_gemm_block_columns(uint32_t n, uint32_t k_padded, c
  * and accumulators of a tile-row, and three words per group of 32. */
 static inline size_t crumb_gemm_scratch_bytes(uint32_t k_padded, const crumb_cpu_knobs *knobs) {
     size_t columns = crumb_gemm_most_columns(k_padded, knobs), tile_row = CRUMB_TILE_ROWS * 4;
-    return GEMM_CHUNK_STEPS * tile_row * GEMM_MAX_PARTS + GEMM_CHUNK_GROUPS * tile_row * 2 +
+    return GEMM_TRIT_STEPS * tile_row * GEMM_MAX_PARTS + GEMM_CHUNK_GROUPS * tile_row * 2 +
            columns * (tile_row * 2 + k_padded + k_padded / CRUMB_TILE_K * 12);
 }
 

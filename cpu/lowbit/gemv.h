@@ -20,7 +20,7 @@ enum {
 
 typedef struct gemv_operands {
     const uint8_t *codes[GEMV_MAX_STREAMS]; /* a tile-row each */
-    const int8_t *q;                        /* of the first column */
+    const int8_t *q;                        /* of the first column: activations, or what was made of them */
     size_t q_stride;
     int mul;
     unsigned max_code;
@@ -29,7 +29,7 @@ typedef struct gemv_operands {
     vint sums[GEMV_MAX_SUMS]; /* result: [stream][vector][column], mul * sum(u*q) */
 } gemv_operands;
 
-/* The sums over lines [line, end) of the tile-rows. A line is 64 bytes: a dword of each row, 32 / bits k. */
+/* The sums over lines [line, end) of the tile-rows. A line of tiles is 64 bytes: a dword of each row, 32 / bits k. */
 typedef void gemv_sums_fn(gemv_operands *o, uint32_t line, uint32_t end);
 
 SIMD_INLINE void gemv_fetch(const gemv_operands *o, const uint8_t *line) {
@@ -109,6 +109,9 @@ typedef struct gemv_pass {
     int zero;   /* zero point */
     vint table; /* of a codebook */
     gemv_sums_fn *sums;
+    uint32_t group_lines; /* of a sum group */
+    const int8_t *q;      /* for activation row 0 */
+    size_t q_stride;
 } gemv_pass;
 
 /* Folds the sums of group g into acc. Offsets are bytes into each stream's scales. */
@@ -141,10 +144,10 @@ SIMD_INLINE void gemv_prefetch(const crumb_linear_args *a, uint32_t n, uint32_t 
     if (a->add) __builtin_prefetch(a->add + n * a->add_stride + (size_t)tile * CRUMB_TILE_ROWS, 0);
 }
 
-static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv_pass *pass, int bits) {
+static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv_pass *pass) {
     gemv_operands o; /* not cleared as a whole: it is large, and this runs every few microseconds */
-    o.q = a->x.q + (size_t)pass->n0 * a->x.k_padded;
-    o.q_stride = a->x.k_padded;
+    o.q = pass->q + pass->n0 * pass->q_stride;
+    o.q_stride = pass->q_stride;
     o.mul = a->w->mul;
     o.max_code = a->w->max_code;
     o.table = pass->table;
@@ -160,11 +163,10 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
     }
     vflt acc[GEMV_MAX_SUMS];
     for (int i = 0; i < GEMV_MAX_SUMS; i++) acc[i] = v_zero_f32();
-    const uint32_t group_lines = s->group_blocks * (uint32_t)bits;
     size_t scale_offset = 0;
     uint32_t served = 0; /* sum groups that the current scale has served */
     for (uint32_t g = 0; g < s->n_groups; g++) {
-        pass->sums(&o, g * group_lines, (g + 1) * group_lines);
+        pass->sums(&o, g * pass->group_lines, (g + 1) * pass->group_lines);
         gemv_fold(a, s, pass, o.sums, g, scales, mins, scale_offset, acc);
         if (++served == s->scale_groups) {
             served = 0;
@@ -182,20 +184,28 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
 enum { GEMV_TWO_COLUMNS = 3 }; /* behind those of one column and 1, 2 and 4 streams */
 typedef gemv_sums_fn *const gemv_variants[GEMV_TWO_COLUMNS + 1];
 
-static void gemv(const crumb_linear_args *a, int bits, int width, const gemv_variants variants) {
+/* All tile-rows for rows n0 .. of the activations: each stream has a part of them. */
+static void gemv_run_streams(const crumb_linear_args *a, const shape *s, gemv_pass *pass) {
+    uint32_t step = (a->tile1 - a->tile0 + (uint32_t)pass->streams - 1) / (uint32_t)pass->streams;
+    for (uint32_t i = 0; i < step; i++) {
+        for (int t = 0; t < pass->streams; t++) pass->tile[t] = a->tile0 + (uint32_t)t * step + i;
+        gemv_run_pass(a, s, pass);
+    }
+}
+
+static inline void gemv(const crumb_linear_args *a, int bits, int width, const gemv_variants variants) {
     const shape s = shape_of(a, bits);
-    gemv_pass pass = {.zero = zero_point(a->w), .table = width == bits ? v_zero() : codebook_table(a->w->codebook)};
-    for (uint32_t n = 0; n < a->n; n += (uint32_t)pass.columns) {
-        pass.n0 = n;
-        pass.columns = a->n - n >= 2 ? 2 : 1;
+    gemv_pass pass = {.zero = zero_point(a->w),
+                      .table = width == bits ? v_zero() : codebook_table(a->w->codebook),
+                      .group_lines = s.group_blocks * (uint32_t)bits,
+                      .q = a->x.q,
+                      .q_stride = a->x.k_padded};
+    for (; pass.n0 < a->n; pass.n0 += (uint32_t)pass.columns) {
+        pass.columns = a->n - pass.n0 >= 2 ? 2 : 1;
         pass.streams = gemv_streams(width, pass.columns);
         if (pass.columns == 1 && a->knobs.streams && !is_split(bits)) pass.streams = (int)a->knobs.streams;
         pass.sums = variants[pass.columns == 2 ? GEMV_TWO_COLUMNS : pass.streams / 2];
-        uint32_t step = (a->tile1 - a->tile0 + (uint32_t)pass.streams - 1) / (uint32_t)pass.streams;
-        for (uint32_t i = 0; i < step; i++) {
-            for (int t = 0; t < pass.streams; t++) pass.tile[t] = a->tile0 + (uint32_t)t * step + i;
-            gemv_run_pass(a, &s, &pass, bits);
-        }
+        gemv_run_streams(a, &s, &pass);
     }
 }
 

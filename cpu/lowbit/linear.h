@@ -59,8 +59,9 @@ SIMD_INLINE int zero_point(const crumb_matrix *w) {
     return w->codebook ? -crumb_codebook_get_range(w->codebook).low : w->sub;
 }
 
+/* Kernels for the index layout find the codes where they are packed. */
 SIMD_INLINE const uint8_t *codes_of_tile(const crumb_linear_args *a, const shape *s, uint32_t tile) {
-    return (const uint8_t *)a->w->codes + tile * s->tile_bytes;
+    return (const uint8_t *)(a->packed ? a->packed : a->w->codes) + tile * s->tile_bytes;
 }
 
 /* Scales or mins of a tile-row: scale i of its 16 rows lies at i * 16 * scale_bytes. */

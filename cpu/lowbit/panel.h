@@ -6,6 +6,7 @@
 #ifndef CRUMB_CPU_LOWBIT_PANEL_H
 #define CRUMB_CPU_LOWBIT_PANEL_H
 
+#include "cpu/lowbit/panel_index.h"
 #include "cpu/lowbit/split.h"
 
 /* Unpacks steps [step0, step1) of the tile-row whose codes begin at `codes`. `table` is a codebook's. */

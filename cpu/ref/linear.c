@@ -67,3 +67,20 @@ void crumb_linear_f32__ref(const crumb_linear_args *a) {
         }
     }
 }
+
+/* The same for the index layout, wherever it lies. */
+static void run_on_indices(crumb_linear_args a, crumb_linear_fn *run) {
+    crumb_matrix w = *a.w;
+    w.codes = a.packed;
+    w.indexed = true;
+    a.w = &w;
+    run(&a);
+}
+
+void crumb_linear_index_i8__ref(const crumb_linear_args *a) {
+    run_on_indices(*a, crumb_linear_i8__ref);
+}
+
+void crumb_linear_index_f32__ref(const crumb_linear_args *a) {
+    run_on_indices(*a, crumb_linear_f32__ref);
+}

@@ -69,6 +69,13 @@ void crumb_pages_free(void *p, uint64_t n_bytes) {
     if (p) munmap(p, n_bytes ? (size_t)n_bytes : 64);
 }
 
+uint64_t crumb_pages_discard(void *p, uint64_t n_bytes) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = ((uintptr_t)p + page - 1) / page * page;
+    const uintptr_t end = ((uintptr_t)p + (uintptr_t)n_bytes) / page * page;
+    if (end <= begin || madvise((void *)begin, end - begin, MADV_DONTNEED) != 0) return 0;
+    return end - begin;
+}
+
 crumb_status crumb_calloc(uint64_t n, uint64_t size, const char *what, void **out, crumb_error *err) {
     uint64_t bytes;
     *out = NULL;

@@ -8,6 +8,8 @@
  * MEMORY, naming `what` and the size, also when the machine plainly has not that much free. */
 crumb_status crumb_pages_alloc(uint64_t n_bytes, const char *what, void **out, crumb_error *err);
 void crumb_pages_free(void *p, uint64_t n_bytes);
+/* Gives whole pages within a part of such memory back; what they held is gone. Returns how many bytes that were. */
+uint64_t crumb_pages_discard(void *p, uint64_t n_bytes);
 
 /* Small allocations: malloc/calloc that fail with MEMORY and name `what`. Freed with free(). n * size is checked. */
 crumb_status crumb_calloc(uint64_t n, uint64_t size, const char *what, void **out, crumb_error *err);

@@ -82,10 +82,10 @@ void crumb_model_close(crumb_model *m) {
 
 /* Bytes that reading the whole matrix takes. */
 static uint64_t matrix_bytes(const crumb_matrix *w) {
-    if (w->bits == 0) return (uint64_t)w->m * w->k * crumb_type_get_info(w->type)->block_bytes;
+    if (w->bits == 0) return crumb_matrix_codes_bytes(w);
     uint64_t rows = crumb_round_up(w->m, CRUMB_TILE_ROWS), columns = crumb_round_up(w->k, CRUMB_TILE_K);
     uint64_t scales = rows * (columns / w->group) * (w->scales_f32 ? 4 : 2);
-    return rows * columns * w->bits / 8 + (w->mins ? 2 : 1) * scales;
+    return crumb_matrix_codes_bytes(w) + (w->mins ? 2 : 1) * scales;
 }
 
 static uint64_t layers_bytes(const crumb_network *net) {
@@ -160,9 +160,9 @@ static crumb_status load_weights(crumb_model *m, const crumb_gguf *g, const crum
         status = m->backend->device.buffer_create(m->device, weights.total_bytes, "the model's weights", &m->buffer,
                                                   &base, err);
     if (status == CRUMB_OK)
-        status = crumb_weights_pack(g, &weights, &m->net, base, m->device_info.n_threads, params->progress,
-                                    params->progress_user, err);
-    m->weight_bytes = weights.total_bytes;
+        status = crumb_weights_pack(g, &weights, &m->net, base, m->device_info.n_threads, m->device_info.wants_index,
+                                    params->progress, params->progress_user, err);
+    m->weight_bytes = weights.total_bytes - weights.freed_bytes;
     crumb_weights_free(&weights);
     return status;
 }

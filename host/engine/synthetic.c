@@ -3,6 +3,7 @@
 #include "host/base/checked.h"
 #include "host/base/thread.h"
 #include "host/engine/engine.h"
+#include "host/lowbit/index.h"
 #include "host/model/weights.h"
 
 #include <stdio.h>
@@ -158,6 +159,7 @@ typedef struct fill_job {
     uint8_t *base;
     uint64_t n_bytes;
     uint64_t and_mask, or_mask; /* applied to each random word, so that halves are finite and small */
+    bool ternary;               /* 2-bit codes of 3 become 2 */
 } fill_job;
 
 static const uint64_t fill_chunk = 1u << 20;
@@ -172,14 +174,25 @@ static crumb_status fill_one(void *ctx, uint64_t i, crumb_error *err) {
         state ^= state >> 7;
         state ^= state << 17;
         uint64_t word = (state & job->and_mask) | job->or_mask;
+        if (job->ternary) word &= ~(word >> 1 & 0x5555555555555555u);
         memcpy(job->base + at, &word, 8);
     }
     return CRUMB_OK;
 }
 
+static void fill(int n_threads, const fill_job *job) {
+    crumb_parallel_for(n_threads, crumb_div_up(job->n_bytes, fill_chunk), fill_one, (void *)(uintptr_t)job, NULL);
+}
+
 static void fill_bytes(int n_threads, const void *p, uint64_t n_bytes, uint64_t and_mask, uint64_t or_mask) {
-    fill_job job = {(uint8_t *)(uintptr_t)p, n_bytes, and_mask, or_mask};
-    crumb_parallel_for(n_threads, crumb_div_up(n_bytes, fill_chunk), fill_one, &job, NULL);
+    fill_job job = {(uint8_t *)(uintptr_t)p, n_bytes, and_mask, or_mask, false};
+    fill(n_threads, &job);
+}
+
+static void fill_codes(int n_threads, const crumb_matrix *w) {
+    const bool ternary = w->bits == 2 && w->max_code == 2;
+    fill_job job = {(uint8_t *)(uintptr_t)w->codes, crumb_matrix_codes_bytes(w), UINT64_MAX, 0, ternary};
+    fill(n_threads, &job);
 }
 
 static void fill_floats(const void *p, uint64_t n, float value) {
@@ -195,7 +208,7 @@ static void fill_matrix(int n_threads, const crumb_matrix *w) {
                    bf16 ? 0x3c003c003c003c00u : 0x2000200020002000u);
         return;
     }
-    fill_bytes(n_threads, w->codes, padded_m * padded_k * w->bits / 8, UINT64_MAX, 0);
+    fill_codes(n_threads, w);
     uint64_t n_scales = padded_m * (padded_k / w->group);
     if (w->scales_f32)
         fill_floats(w->scales, n_scales, 0.01f);
@@ -219,6 +232,23 @@ static void fill_network(int n_threads, const crumb_network *net) {
     if (!net->tied) fill_matrix(n_threads, &net->embedding);
     fill_floats(net->output_norm, h->hidden_size, 1);
     crumb_rope_inv_freq(h, NULL, (float *)(uintptr_t)net->inv_freq);
+}
+
+/* As a file's weights are, after packing. */
+static void index_matrix(crumb_matrix *w) {
+    if (!w->bits || !crumb_index_fits(w)) return;
+    crumb_index_from_tiles(w, (uint8_t *)(uintptr_t)w->codes);
+    w->indexed = true;
+}
+
+static void index_network(crumb_network *net) {
+    for (uint32_t i = 0; i < net->hparams.num_hidden_layers; i++) {
+        crumb_layer *l = &net->layers[i];
+        crumb_weight *weights[] = {&l->attn_q,   &l->attn_k, &l->attn_v,  &l->attn_output,
+                                   &l->ffn_gate, &l->ffn_up, &l->ffn_down};
+        for (size_t j = 0; j < sizeof weights / sizeof *weights; j++) index_matrix(&weights[j]->matrix);
+    }
+    if (!net->tied) index_matrix(&net->head.matrix);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
@@ -268,6 +298,7 @@ static crumb_status build(crumb_model *m, const synthetic_type *body, const synt
     carver c = {.base = base};
     CRUMB_TRY(make_network(&c, &m->net, body, head, err));
     fill_network(m->device_info.n_threads, &m->net);
+    if (m->device_info.wants_index) index_network(&m->net);
     m->n_params = count_params(&m->net);
     return CRUMB_OK;
 }

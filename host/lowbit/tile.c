@@ -2,6 +2,7 @@
 
 #include "host/base/checked.h"
 #include "host/base/half.h"
+#include "host/lowbit/index.h"
 
 #include <string.h>
 
@@ -55,6 +56,21 @@ crumb_status crumb_matrix_plan(crumb_type type, uint64_t m, uint64_t k, crumb_ma
     return CRUMB_OK;
 }
 
+unsigned crumb_matrix_code(const crumb_matrix *matrix, uint32_t m, uint32_t k) {
+    const unsigned bits = matrix->bits, in_block = k % CRUMB_TILE_K;
+    if (matrix->indexed) return crumb_index_code(matrix, m, k - in_block + crumb_tile_plane_position(bits, in_block));
+    uint64_t tile = m / CRUMB_TILE_ROWS * crumb_div_up(matrix->k, CRUMB_TILE_K) + k / CRUMB_TILE_K;
+    const uint32_t *dwords = (const uint32_t *)matrix->codes + tile * bits * CRUMB_TILE_ROWS;
+    return crumb_tile_code(dwords, bits, m % CRUMB_TILE_ROWS, crumb_tile_linear_of(in_block));
+}
+
+uint64_t crumb_matrix_codes_bytes(const crumb_matrix *matrix) {
+    if (matrix->bits == 0) return matrix->m * crumb_type_row_bytes(matrix->type, matrix->k);
+    if (matrix->indexed) return crumb_index_bytes(matrix);
+    const uint64_t n_tiles = crumb_div_up(matrix->m, CRUMB_TILE_ROWS) * crumb_div_up(matrix->k, CRUMB_TILE_K);
+    return n_tiles * matrix->bits * CRUMB_TILE_ROWS * sizeof(uint32_t);
+}
+
 void crumb_matrix_bind(crumb_matrix *matrix, const crumb_matrix_layout *layout, const uint8_t *base) {
     matrix->codes = base + layout->codes_offset;
     matrix->scales = matrix->bits ? base + layout->scales_offset : NULL;
@@ -96,17 +112,15 @@ void crumb_matrix_row_to_f32(const crumb_matrix *matrix, uint64_t row, float *ou
         crumb_type_row_to_f32(matrix->type, (const uint8_t *)matrix->codes + row * row_bytes, k, 0, out);
         return;
     }
-    unsigned bits = matrix->bits;
     uint64_t n_groups = crumb_div_up(k, matrix->group), tile_row = row / CRUMB_TILE_ROWS, lane = row % CRUMB_TILE_ROWS;
-    const uint32_t *tile = (const uint32_t *)matrix->codes + tile_row * crumb_div_up(k, CRUMB_TILE_K) * bits * 16;
-    for (uint64_t k0 = 0; k0 < k; k0 += CRUMB_TILE_K, tile += (size_t)bits * 16) {
+    for (uint64_t k0 = 0; k0 < k; k0 += CRUMB_TILE_K) {
         uint64_t at = (tile_row * n_groups + k0 / matrix->group) * CRUMB_TILE_ROWS + lane;
         float scale = load_scale(matrix, matrix->scales, at);
         float min = matrix->mins ? load_scale(matrix, matrix->mins, at) : 0;
         for (unsigned i = 0; i < CRUMB_TILE_K; i++) {
-            unsigned code = crumb_tile_code(tile, bits, (unsigned)lane, i);
+            unsigned code = crumb_matrix_code(matrix, (uint32_t)row, (uint32_t)k0 + i);
             float value = scale * (float)crumb_matrix_code_value(matrix, code);
-            out[k0 + crumb_tile_k_of(i)] = matrix->mins ? value + min : value;
+            out[k0 + i] = matrix->mins ? value + min : value;
         }
     }
 }

@@ -76,6 +76,7 @@ typedef struct crumb_matrix {
     uint8_t bits;           /* 1 to 6, 8: tile layout; 0: dense, row-major [M][K] of `type` */
     uint8_t max_code;       /* no code is larger */
     bool scales_f32;        /* scales and mins are f32, else f16 */
+    bool indexed;           /* codes are in the index layout (index.h), not in tiles */
     int16_t mul, sub;       /* w = scale * (mul * u - sub) + min */
     uint32_t m, k;          /* rows and columns, unpadded */
     uint32_t group;         /* weights per scale along K, a multiple of 32; one scale per row: K rounded up to 32 */
@@ -123,12 +124,10 @@ static inline int crumb_matrix_code_value(const crumb_matrix *matrix, unsigned c
 }
 
 /* The code of row m and column k of a packed matrix, by itself: for references and tests. */
-static inline unsigned crumb_matrix_code(const crumb_matrix *matrix, uint32_t m, uint32_t k) {
-    uint64_t n_blocks = ((uint64_t)matrix->k + CRUMB_TILE_K - 1) / CRUMB_TILE_K;
-    uint64_t tile = m / CRUMB_TILE_ROWS * n_blocks + k / CRUMB_TILE_K;
-    const uint32_t *dwords = (const uint32_t *)matrix->codes + tile * matrix->bits * CRUMB_TILE_ROWS;
-    return crumb_tile_code(dwords, matrix->bits, m % CRUMB_TILE_ROWS, crumb_tile_linear_of(k % CRUMB_TILE_K));
-}
+unsigned crumb_matrix_code(const crumb_matrix *matrix, uint32_t m, uint32_t k);
+
+/* Bytes of a matrix's codes, padding included; of a dense one, of its weights. */
+uint64_t crumb_matrix_codes_bytes(const crumb_matrix *matrix);
 
 /* Points matrix's pointers into a packed allocation. */
 void crumb_matrix_bind(crumb_matrix *matrix, const crumb_matrix_layout *layout, const uint8_t *base);

@@ -22,6 +22,7 @@ typedef struct crumb_weights {
     crumb_weights_entry *entries;
     size_t n_entries, capacity;
     uint64_t total_bytes; /* of the allocation */
+    uint64_t freed_bytes; /* of these, given back after packing: the index layout may be smaller than tiles */
     uint64_t inv_freq_offset;
     const crumb_gguf_tensor *rope_freqs; /* per-frequency divisors of llama3's scaling; NULL: none */
 } crumb_weights;
@@ -32,9 +33,10 @@ crumb_status crumb_weights_plan(const crumb_gguf *g, crumb_network *net, crumb_w
 void crumb_weights_free(crumb_weights *w);
 
 /* Packs all entries into `base` (total_bytes, zeroed, 64-byte aligned) on n_threads threads and points the network's
- * weights there. `progress` is called from the calling thread. */
+ * weights there; with `index`, in the index layout where it fits, except for the embedding, whose rows are read one by
+ * one. `progress` is called from the calling thread. */
 crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_network *net, uint8_t *base, int n_threads,
-                                crumb_progress_fn progress, void *progress_user, crumb_error *err);
+                                bool index, crumb_progress_fn progress, void *progress_user, crumb_error *err);
 
 /* Angles per position of each rotated pair, linear scaling applied; divisors may be NULL. */
 void crumb_rope_inv_freq(const crumb_hparams *h, const float *divisors, float *out);

@@ -2,6 +2,7 @@
 #include "host/base/file.h"
 #include "host/base/memory.h"
 #include "host/base/thread.h"
+#include "host/lowbit/index.h"
 #include "host/model/weights.h"
 
 #include <math.h>
@@ -21,7 +22,9 @@ typedef struct packer {
     uint8_t *base;
     pack_item *items;
     uint64_t n_items;
-    atomic_uint *left; /* per entry: items still to do */
+    const crumb_matrix *embedding; /* NULL: nothing is to have the index layout */
+    atomic_uint *left;             /* per entry: items still to do */
+    atomic_uint_fast64_t freed;
     atomic_uint_fast64_t done;
     const void *caller; /* identifies the calling thread, the only one that reports progress */
     crumb_progress_fn progress;
@@ -90,11 +93,20 @@ static crumb_status pack_item_guarded(void *ctx, crumb_error *err) {
     return status == CRUMB_OK ? status : crumb_fail_prefix(err, status, "tensor '%s'", e->tensor->name);
 }
 
+static void index_entry(packer *p, const crumb_weights_entry *e) {
+    const uint64_t tile_bytes = crumb_matrix_codes_bytes(e->matrix), index_bytes = crumb_index_bytes(e->matrix);
+    uint8_t *codes = p->base + e->offset + e->layout.codes_offset;
+    crumb_index_from_tiles(e->matrix, codes);
+    e->matrix->indexed = true;
+    atomic_fetch_add(&p->freed, crumb_pages_discard(codes + index_bytes, tile_bytes - index_bytes));
+}
+
 /* All of a tensor is packed. */
-static void finish_entry(const packer *p, const crumb_weights_entry *e) {
+static void finish_entry(packer *p, const crumb_weights_entry *e) {
     crumb_gguf_tensor_release(p->g, e->tensor);
-    if (e->matrix && crumb_type_get_info(e->tensor->type)->act_rule == CRUMB_ACT_RULE_ROW)
-        crumb_matrix_merge_scales(e->matrix);
+    if (!e->matrix) return;
+    if (crumb_type_get_info(e->tensor->type)->act_rule == CRUMB_ACT_RULE_ROW) crumb_matrix_merge_scales(e->matrix);
+    if (p->embedding && e->matrix != p->embedding && crumb_index_fits(e->matrix)) index_entry(p, e);
 }
 
 static crumb_status pack_one(void *ctx, uint64_t index, crumb_error *err) {
@@ -144,10 +156,11 @@ static void bind(crumb_weights *w, const uint8_t *base) {
 }
 
 crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_network *net, uint8_t *base, int n_threads,
-                                crumb_progress_fn progress, void *progress_user, crumb_error *err) {
+                                bool index, crumb_progress_fn progress, void *progress_user, crumb_error *err) {
     packer p = {.g = g,
                 .weights = w,
                 .base = base,
+                .embedding = index ? &net->embedding : NULL,
                 .caller = &thread_marker,
                 .progress = progress,
                 .progress_user = progress_user};
@@ -159,6 +172,7 @@ crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_net
     if (status == CRUMB_OK) status = make_items(&p, err);
     if (status == CRUMB_OK) status = crumb_parallel_for(n_threads, p.n_items, pack_one, &p, err);
     if (net->tied) net->head.matrix = net->embedding;
+    w->freed_bytes = atomic_load(&p.freed);
     free(p.items);
     free(p.left);
     return status;

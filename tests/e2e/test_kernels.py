@@ -23,7 +23,7 @@ class Kernels(CommandTest):
         text = self.succeeds("kernels", "list", "--filter", "georganas_u2").stdout
         self.assertIn("[M/32][K/4][m8][k4][m4]", text)
 
-    def test_papers_kernels_are_never_chosen(self):
+    def test_layouts_kernels_are_never_chosen(self):
         chosen = json.loads(self.succeeds("kernels", "support", "--json").stdout)["formats"]
         names = {row[key] for row in chosen for key in row if key.startswith("rows_")}
         ranks = {row["name"]: row["rank"] for row in self.listed()}

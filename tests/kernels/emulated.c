@@ -12,15 +12,15 @@ static const crumb_cpu_kernel kernels[] = {
      .run = crumb_##op##_##form##_i8__##tier##_emulated,                                                               \
      .codebook_range = range},
     EMULATED_FOR_ALL(EMULATED_ROW)
-#define EMULATED_PAPER_ROW(paper_name, code_bits, own_layout, tier)                                                    \
-    {.name = #paper_name "__" #tier,                                                                                   \
+#define EMULATED_LAYOUT_ROW(kernel_name, code_bits, own_layout, tier)                                                  \
+    {.name = #kernel_name "__" #tier,                                                                                  \
      .bits = code_bits,                                                                                                \
      .acts = ACT_I8,                                                                                                   \
      .isa = CRUMB_ISA_AVX2,                                                                                            \
      .max_n = UINT32_MAX,                                                                                              \
-     .run = crumb_##paper_name##__##tier##_emulated,                                                                   \
+     .run = crumb_##kernel_name##__##tier##_emulated,                                                                  \
      .layout = &(own_layout)},
-        EMULATED_FOR_PAPERS(EMULATED_PAPER_ROW)};
+        EMULATED_FOR_LAYOUTS(EMULATED_LAYOUT_ROW)};
 
 const crumb_cpu_kernel *crumb_emulated_kernels(size_t *n) {
     *n = sizeof kernels / sizeof kernels[0];

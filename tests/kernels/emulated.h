@@ -27,12 +27,16 @@ const crumb_cpu_kernel *crumb_emulated_kernels(size_t *n);
 #define EMULATED_PROTOTYPE(op, form, bits, range, tier) crumb_linear_fn crumb_##op##_##form##_i8__##tier##_emulated;
 EMULATED_FOR_ALL(EMULATED_PROTOTYPE)
 
-/* X(name, bits, layout, tier): the papers' kernels */
-#define EMULATED_FOR_PAPERS(X)                                                                                         \
+/* X(name, bits, layout, tier): kernels with layouts of their own */
+#define EMULATED_FOR_LAYOUTS(X)                                                                                        \
     X(georganas_u2_i8, 2, crumb_layout_georganas_u2, avxvnni)                                                          \
-    X(georganas_u1_i8, 1, crumb_layout_georganas_u1, avxvnni)
+    X(georganas_u1_i8, 1, crumb_layout_georganas_u1, avxvnni)                                                          \
+    X(gemm_b8_i8, 1, crumb_layout_index, avxvnni)                                                                      \
+    X(gemm_t5_i8, 2, crumb_layout_index, avxvnni)                                                                      \
+    X(gemm_b8_i8, 1, crumb_layout_index, avx512vnni)                                                                   \
+    X(gemm_t5_i8, 2, crumb_layout_index, avx512vnni)
 
-#define EMULATED_PAPER_PROTOTYPE(name, bits, layout, tier) crumb_linear_fn crumb_##name##__##tier##_emulated;
-EMULATED_FOR_PAPERS(EMULATED_PAPER_PROTOTYPE)
+#define EMULATED_LAYOUT_PROTOTYPE(name, bits, layout, tier) crumb_linear_fn crumb_##name##__##tier##_emulated;
+EMULATED_FOR_LAYOUTS(EMULATED_LAYOUT_PROTOTYPE)
 
 #endif

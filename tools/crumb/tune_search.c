@@ -34,6 +34,7 @@ typedef struct tuner {
     crumb_kernel_bench *bench;
     crumb_tuning *db;
     crumb_tuning_key key;
+    const char *layout; /* of the weights, in the kernel that is chosen */
     uint64_t deadline_ns, began_ns;
     candidate *candidates; /* [0] is the default; those still in the race come first */
     size_t n, n_alive;
@@ -74,10 +75,12 @@ static crumb_status add_candidate(tuner *t, size_t kernel, size_t number, crumb_
     return CRUMB_OK;
 }
 
+/* Models keep weights in one layout. */
 static bool worth_trying(const tuner *t, size_t kernel) {
     const crumb_kernel_info info = t->suite->info(kernel);
-    return info.rank >= 0 && t->problem->n <= info.max_n && strcmp(info.target, "scalar") != 0 &&
-           kernels_selected(t->choice, &info) && t->suite->takes(kernel, t->problem);
+    return info.rank >= 0 && strcmp(info.layout, t->layout) == 0 && t->problem->n <= info.max_n &&
+           strcmp(info.target, "scalar") != 0 && kernels_selected(t->choice, &info) &&
+           t->suite->takes(kernel, t->problem);
 }
 
 static crumb_status list_candidates(tuner *t, crumb_error *err) {
@@ -224,7 +227,10 @@ crumb_status tune_search(const kernels_choice *choice, const crumb_kernel_proble
     *outcome = (tune_outcome){0};
     CRUMB_TRY(t.suite->bench_create(problem, (int)choice->options->n_threads, &t.bench, err));
     t.suite->identify(t.key.device, t.key.target, t.key.source);
-    snprintf(t.key.weights, sizeof t.key.weights, "%s%u", problem->format->codebook ? "c" : "u", problem->format->bits);
+    const size_t standard = t.suite->chosen(problem);
+    t.layout = standard == SIZE_MAX ? "" : t.suite->info(standard).layout;
+    snprintf(t.key.weights, sizeof t.key.weights, "%s%u%s", problem->format->codebook ? "c" : "u",
+             problem->format->bits, strcmp(t.layout, "index") == 0 ? " index" : "");
     t.key.m = problem->m;
     t.key.k = problem->k;
     t.key.n = problem->n;

@@ -1,5 +1,5 @@
-/* The papers' kernels, which have layouts of their own, against the reference: bit for bit where their row says so,
- * else within the error that it states. Tiers that the machine lacks run in an exact emulation. */
+/* Kernels with layouts of their own, the index layout's and the papers', against the reference: bit for bit where their
+ * row says so, else within the error that it states. Tiers that the machine lacks run in an exact emulation. */
 #include "cpu/trial.h"
 #include "tests/kernels/emulated.h"
 
@@ -103,7 +103,9 @@ static void equal_the_reference_on_random_layers(void **state) {
                                             .sub = meanings[meaning].sub,
                                             .group = groups[g],
                                             .m = shapes_m[crumb_random_u64(&seed) % 8],
-                                            .n = variant & 1 ? 1 : 3,
+                                            .n = variant & 1   ? 1
+                                                 : variant & 2 ? 3
+                                                               : 13,
                                             .act =
                                                 (crumb_act_quant[]){CRUMB_ACT_F32, CRUMB_ACT_ROW, CRUMB_ACT_GROUP}[act],
                                             .has_min = variant & 2,
