@@ -159,5 +159,6 @@ const crumb_backend crumb_backend_cpu = {
              .replay = crumb_cpu_plan_replay,
              .read = crumb_cpu_plan_read,
              .scratch_bytes = crumb_cpu_plan_scratch_bytes,
+             .measure = crumb_cpu_plan_measure,
              .destroy = crumb_cpu_plan_destroy},
 };

@@ -152,6 +152,10 @@ struct crumb_plan {
     uint32_t n_rows, n_outputs, n_blocks;
     uint32_t number; /* counts replays from 1 */
     bool stalled;    /* a WAIT was not answered: no further step runs */
+
+    crumb_plan_times *times; /* NULL: not measured */
+    uint64_t step_began_ns;  /* while measured: the step under way */
+    uint32_t step;
 };
 
 /* Steps, by file: step_row.c, step_linear.c, step_attention.c. */
@@ -199,6 +203,7 @@ crumb_status crumb_cpu_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_
 crumb_status crumb_cpu_plan_read(crumb_plan *p, crumb_value value, const float **out, uint32_t *n_rows,
                                  crumb_error *err);
 uint64_t crumb_cpu_plan_scratch_bytes(const crumb_plan *p);
+void crumb_cpu_plan_measure(crumb_plan *p, crumb_plan_times *times);
 void crumb_cpu_plan_destroy(crumb_plan *p);
 
 #endif

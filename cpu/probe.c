@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { READ_UNIT = 1024, STREAMS = 8, LINE = 64, PREFETCH = 16 * LINE, DOT_ROUNDS = 100000, STEPS = 2000 };
+enum { READ_UNIT = 1024, STREAMS = 8, LINE = 64, PREFETCH = 16 * LINE, DOT_ROUNDS = 1000000, STEPS = 2000 };
 
 struct crumb_probe {
     crumb_pool *pool;

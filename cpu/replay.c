@@ -2,13 +2,44 @@
 #include "cpu/plan.h"
 
 #include "host/base/memory.h"
+#include "host/base/thread.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- where the time goes ----------------------------------------------------------------------------------- */
+
+static uint64_t *time_of(const crumb_plan *p, const crumb_step *s) {
+    if (s->kind == &crumb_step_linear) return s->on_outputs ? &p->times->head_ns : &p->times->linear_ns;
+    if (s->kind == &crumb_step_rope_table || s->kind == &crumb_step_rotate || s->kind == &crumb_step_attention)
+        return &p->times->attention_ns;
+    return &p->times->other_ns;
+}
+
+/* The step under way is over, and `next` begins. One thread at a time comes here, each after the one before. */
+static void take_time(crumb_plan *p, uint32_t next) {
+    const uint64_t now = crumb_now_ns();
+    *time_of(p, &p->steps[p->step]) += now - p->step_began_ns;
+    p->step_began_ns = now;
+    p->step = next;
+}
+
+static void begin_times(crumb_plan *p) {
+    p->step = 0;
+    p->step_began_ns = crumb_now_ns();
+    p->times->n_replays++;
+}
+
+void crumb_cpu_plan_measure(crumb_plan *p, crumb_plan_times *times) {
+    p->times = times;
+}
+
+/* ---- replaying --------------------------------------------------------------------------------------------- */
+
 static uint32_t items_of(void *ctx, uint32_t step) {
-    const crumb_plan *p = ctx;
+    crumb_plan *p = ctx;
     const crumb_step *s = &p->steps[step];
+    if (p->times) take_time(p, step);
     return p->stalled || crumb_step_n(p, s) == 0 ? 0 : s->kind->n_items(p, s);
 }
 
@@ -72,7 +103,9 @@ crumb_status crumb_cpu_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_
     p->n_rows = n_rows;
     p->number++;
     cut_blocks(p);
+    if (p->times) begin_times(p);
     crumb_walk_run(&p->walk);
+    if (p->times) take_time(p, 0);
     p->rows = NULL;
     if (!p->stalled) return CRUMB_OK;
     p->stalled = false;

@@ -160,6 +160,15 @@ typedef struct crumb_plan_desc {
     crumb_kv_cache *kv;   /* NULL: a span without attention */
 } crumb_plan_desc;
 
+/* Where the time of replays went. What is folded into a linear op (norms, quantization, gates) counts with it. */
+typedef struct crumb_plan_times {
+    uint64_t linear_ns;    /* before SELECT: the layers */
+    uint64_t head_ns;      /* linear ops behind SELECT */
+    uint64_t attention_ns; /* with rotations */
+    uint64_t other_ns;
+    uint64_t n_replays;
+} crumb_plan_times;
+
 typedef struct crumb_backend {
     const char *name;
     struct {
@@ -182,6 +191,8 @@ typedef struct crumb_backend {
         /* The rows of a value after replay: f32 [n][width], row-major without gaps. Valid until the next replay. */
         crumb_status (*read)(crumb_plan *p, crumb_value value, const float **out, uint32_t *n_rows, crumb_error *err);
         uint64_t (*scratch_bytes)(const crumb_plan *p);
+        /* Adds the time of every later replay to *times, which must outlive them; NULL: no more. */
+        void (*measure)(crumb_plan *p, crumb_plan_times *times);
         void (*destroy)(crumb_plan *p);
     } plan;
 } crumb_backend;

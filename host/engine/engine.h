@@ -30,6 +30,12 @@ crumb_status crumb_engine_model_create(const crumb_model_params *params, crumb_m
 crumb_model_params crumb_engine_model_params(const crumb_model_params *params);
 /* The embedded model's bytes as a file; the caller closes it. */
 crumb_status crumb_engine_open_embedded_file(crumb_gguf **out, crumb_error *err);
+/* Bytes that reading the whole output matrix takes: part of crumb_model_info.decode_bytes. */
+uint64_t crumb_engine_head_bytes(const crumb_model *m);
+/* Multiplications that one row takes in the layers' matrices. */
+uint64_t crumb_engine_layer_macs(const crumb_model *m);
+/* Adds where the time of tokens fed one by one goes to *times from now on; NULL: no more. */
+void crumb_engine_session_measure(crumb_session *s, crumb_plan_times *times);
 /* What a synthetic model of this spec (crumb_model_open_synthetic) would be, and how large, without making it. */
 crumb_status crumb_engine_synthetic_size(const char *spec, crumb_hparams *hparams, uint64_t *n_bytes, crumb_error *err);
 /* Sets name and type once the weights are there. */

@@ -88,15 +88,27 @@ static uint64_t matrix_bytes(const crumb_matrix *w) {
     return crumb_matrix_codes_bytes(w) + (w->mins ? 2 : 1) * scales;
 }
 
-static uint64_t layers_bytes(const crumb_network *net) {
+static uint64_t matrix_macs(const crumb_matrix *w) {
+    return (uint64_t)w->m * w->k;
+}
+
+static uint64_t sum_layers(const crumb_network *net, uint64_t (*of)(const crumb_matrix *w)) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < net->hparams.num_hidden_layers; i++) {
         const crumb_layer *l = &net->layers[i];
         const crumb_weight *weights[] = {&l->attn_q,   &l->attn_k, &l->attn_v,  &l->attn_output,
                                          &l->ffn_gate, &l->ffn_up, &l->ffn_down};
-        for (size_t j = 0; j < sizeof weights / sizeof *weights; j++) sum += matrix_bytes(&weights[j]->matrix);
+        for (size_t j = 0; j < sizeof weights / sizeof *weights; j++) sum += of(&weights[j]->matrix);
     }
     return sum;
+}
+
+uint64_t crumb_engine_head_bytes(const crumb_model *m) {
+    return matrix_bytes(&m->net.head.matrix);
+}
+
+uint64_t crumb_engine_layer_macs(const crumb_model *m) {
+    return sum_layers(&m->net, matrix_macs);
 }
 
 void crumb_engine_model_describe(crumb_model *m, const char *name) {
@@ -113,7 +125,7 @@ void crumb_model_get_info(const crumb_model *m, crumb_model_info *out) {
         .n_params = m->n_params,
         .file_bytes = m->file_bytes,
         .weight_bytes = m->weight_bytes,
-        .decode_bytes = layers_bytes(&m->net) + matrix_bytes(&m->net.head.matrix),
+        .decode_bytes = sum_layers(&m->net, matrix_bytes) + crumb_engine_head_bytes(m),
         .n_vocab = h->vocab_size,
         .n_ctx_train = h->max_position_embeddings,
         .hidden_size = h->hidden_size,

@@ -4,7 +4,7 @@ import io
 import json
 import unittest
 
-from command import CommandTest
+from command import MODEL, CommandTest
 
 FIELDS = ["section", "what", "measured", "unit", "baseline_name", "baseline", "ratio", "wanted", "met", "bytes",
           "head_type", "read_gb_s", "peak_gops", "note", "n_threads", "rounds", "cpu_info"]
@@ -51,6 +51,28 @@ class Suite(CommandTest):
         self.assertEqual(len(rows), 4 * 3)
         self.assertEqual([row["wanted"] for row in rows], 3 * [0.8] + 3 * [0.8] + 3 * [0.65] + 3 * [0.5])
         self.assertTrue(all(row["what"].startswith("64 x 256 x 32, ") for row in rows))
+
+    def test_model(self):
+        rows = self.rows("--filter", "model", "-p", "8", "-m", MODEL)
+        self.assertEqual([row["section"] for row in rows], 2 * ["model"])
+        decoding, prompt = rows
+        self.assertIn("decoding", decoding["what"])
+        self.assertEqual((decoding["wanted"], prompt["wanted"]), (0.92, None))
+        self.assertAlmostEqual(decoding["baseline"] * decoding["bytes"] / decoding["read_gb_s"] / 1e9, 1, places=4)
+        self.assertTrue(decoding["head_type"])
+        self.assertGreater(prompt["peak_gops"], 0)
+        self.assertEqual(len(self.rows("--filter", "model", "-p", "0", "-m", f"{MODEL},{MODEL}")), 2)
+
+    def test_layer(self):
+        row, = self.rows("--filter", "layer/mobilellm", "--bits", "1")
+        self.assertEqual((row["section"], row["wanted"], row["head_type"]), ("layer", 0.9, None))
+        # 2 x 1600^2, 2 x 320 x 1600 and 3 x 4352 x 1600 codes of one bit, and an f32 scale per row
+        self.assertAlmostEqual(row["bytes"] / (27033600 / 8 + 4 * (3 * 1600 + 2 * 320 + 2 * 4352)), 1, places=2)
+
+    def test_depth(self):
+        rows = self.rows("--filter", "depth", "-d", "32,64", "-m", MODEL)
+        self.assertEqual([row["section"] for row in rows], 2 * ["depth"])
+        self.assertEqual(rows[1]["bytes"], 2 * rows[0]["bytes"])
 
     def test_other_formats(self):
         run = [*TINY, "--filter", "gemv/shape/2", "--shape", "256x512"]

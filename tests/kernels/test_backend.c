@@ -323,6 +323,28 @@ static void plans_wait_for_each_other(void **state) {
     }
 }
 
+/* The parts of a replay's time are there, and are no more than the whole; without being asked for, nothing is told. */
+static void times_add_up(void **state) {
+    (void)state;
+    enum { N = 20 };
+    rig r;
+    crumb_plan_times times = {0};
+    float logits[MINI_VOCAB];
+    const uint64_t began = crumb_now_ns();
+    rig_open(&r, CRUMB_ACT_GROUP, NULL, 2, 1);
+    backend->plan.measure(r.plan, &times);
+    for (uint32_t i = 0; i < N; i++)
+        replay(&r, &(crumb_row){.token = token_at(0, i), .position = i, .wants_output = true}, 1, logits);
+    backend->plan.measure(r.plan, NULL);
+    assert_int_equal(times.n_replays, N);
+    assert_true(times.linear_ns > 0 && times.head_ns > 0 && times.attention_ns > 0 && times.other_ns > 0);
+    assert_true(times.linear_ns + times.head_ns + times.attention_ns + times.other_ns <= crumb_now_ns() - began);
+    const crumb_plan_times before = times;
+    replay(&r, &(crumb_row){.token = 1, .position = N, .wants_output = true}, 1, logits);
+    assert_memory_equal(&times, &before, sizeof times);
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_double),
@@ -333,6 +355,7 @@ int main(void) {
         cmocka_unit_test(plans_are_checked),
         cmocka_unit_test(devices_say_what_they_are),
         cmocka_unit_test(plans_wait_for_each_other),
+        cmocka_unit_test(times_add_up),
     };
     return cmocka_run_group_tests_name("backend", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* crumb bench --suite: the project's targets, a row each. What a row measures is divided by what the machine, or the
- * other kernel, did in the same rounds. Sections fill rows (suite_kernels.c), suite_output.c prints them. */
+ * other kernel, did in the same rounds. Sections fill rows (suite_kernels.c, suite_models.c), suite_output.c prints
+ * them. */
 #ifndef CRUMB_TOOLS_SUITE_H
 #define CRUMB_TOOLS_SUITE_H
 
@@ -42,10 +43,15 @@ crumb_status suite_row_add(suite_state *s, const suite_row *row, crumb_error *er
 /* Whether --bits leaves this format in. */
 bool suite_wants_format(const suite_state *s, const char *name);
 
-/* Sections, in suite_kernels.c. */
+/* Sections, in suite_kernels.c ... */
 crumb_status suite_near(suite_state *s, crumb_error *err);
 crumb_status suite_gemv(suite_state *s, crumb_error *err);
 crumb_status suite_gemm(suite_state *s, crumb_error *err);
+/* ... and in suite_models.c. */
+crumb_status suite_layer(suite_state *s, crumb_error *err);
+crumb_status suite_models(suite_state *s, crumb_error *err);
+crumb_status suite_depth(suite_state *s, crumb_error *err);
+crumb_status suite_paper(suite_state *s, crumb_error *err);
 
 /* suite_output.c */
 void suite_print_begin(const suite_state *s);

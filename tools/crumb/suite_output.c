@@ -65,11 +65,11 @@ static cJSON *row_object(const suite_state *s, const suite_row *r) {
     const bool judged = !r->skipped && r->wanted > 0;
     json_add_text(o, "section", r->section);
     json_add_text(o, "what", r->what);
-    add_real_or_null(o, "measured", r->measured);
+    cJSON_AddItemToObject(o, "measured", r->skipped ? cJSON_CreateNull() : json_real(r->measured, 6));
     json_add_text(o, "unit", r->unit);
     json_add_text(o, "baseline_name", r->skipped ? NULL : r->baseline_name);
     add_real_or_null(o, "baseline", r->baseline);
-    add_real_or_null(o, "ratio", r->ratio);
+    cJSON_AddItemToObject(o, "ratio", r->skipped ? cJSON_CreateNull() : json_real(r->ratio, 6));
     add_real_or_null(o, "wanted", r->wanted);
     cJSON_AddItemToObject(o, "met", judged ? cJSON_CreateBool(suite_met(r)) : cJSON_CreateNull());
     cJSON_AddItemToObject(o, "bytes", r->n_bytes ? json_u64(r->n_bytes) : cJSON_CreateNull());

@@ -1,0 +1,178 @@
+#include "tools/crumb/suite_model.h"
+
+#include "host/base/error.h"
+#include "host/base/memory.h"
+#include "host/base/thread.h"
+#include "host/engine/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { EMPTY_CONTEXT = 128, MOST_GEN = 64, ROUNDS_PER_PROMPT = 3 }; /* a prompt takes seconds */
+static const double round_ns = 0.25e9;                              /* decoding, of a round */
+
+/* ---- opening ----------------------------------------------------------------------------------------------- */
+
+/* A synthetic model is made in memory that the system hands out although it does not have it. */
+static crumb_status check_memory(const char *spec, crumb_error *err) {
+    const uint64_t reserve = UINT64_C(512) << 20; /* contexts, probe, activations */
+    const uint64_t available = crumb_memory_available_bytes();
+    crumb_hparams hparams;
+    uint64_t n_bytes;
+    CRUMB_TRY(crumb_engine_synthetic_size(spec, &hparams, &n_bytes, err));
+    if (n_bytes + reserve <= available) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_MEMORY, "%s takes %.1f GB, and %.1f GB are free", spec,
+                      (double)(n_bytes + reserve) * 1e-9, (double)available * 1e-9);
+}
+
+static crumb_status make_tokens(suite_model *m, crumb_error *err) {
+    const uint32_t n = m->depth > m->n_prompt ? m->depth : m->n_prompt;
+    uint64_t random = 1;
+    m->tokens = malloc((n + MOST_GEN) * sizeof *m->tokens);
+    if (!m->tokens) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %u tokens", n);
+    for (uint32_t i = 0; i < n + MOST_GEN; i++) {
+        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        m->tokens[i] = (int32_t)((random >> 33) % m->info.n_vocab);
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status make_session(suite_model *m, uint32_t n_ctx, crumb_session **out, crumb_error *err) {
+    crumb_session_params params = cli_session_params(m->suite->options);
+    params.n_ctx = n_ctx;
+    params.n_batch = 512;
+    params.n_threads = params.n_threads_batch = m->suite->n_threads;
+    return crumb_session_create(m->model, &params, out, err);
+}
+
+static crumb_status feed_one_by_one(suite_model *m, crumb_session *s, uint32_t n, double *ns, crumb_error *err) {
+    const uint64_t began = crumb_now_ns();
+    for (uint32_t i = 0; i < n; i++) CRUMB_TRY(crumb_session_feed(s, &m->tokens[i], 1, err));
+    *ns = (double)(crumb_now_ns() - began) / n;
+    return CRUMB_OK;
+}
+
+/* As many tokens a round as take a quarter of a second, so that all models take about as long. The first token of a
+ * session comes with the pages of its memory. */
+static crumb_status choose_n_gen(suite_model *m, crumb_error *err) {
+    double ns = 0;
+    for (int i = 0; i < 2; i++) CRUMB_TRY(feed_one_by_one(m, m->session, 1, &ns, err));
+    m->n_gen = ns * MOST_GEN <= round_ns ? MOST_GEN : ns >= round_ns ? 1 : (uint32_t)(round_ns / ns);
+    return CRUMB_OK;
+}
+
+static crumb_status make_deep_session(suite_model *m, crumb_error *err) {
+    crumb_session_stats stats;
+    const uint32_t n_ctx = m->depth + MOST_GEN;
+    CRUMB_TRY(make_session(m, n_ctx, &m->deep, err));
+    crumb_session_get_stats(m->deep, &stats);
+    m->kv_bytes = stats.kv_bytes / n_ctx * m->depth;
+    return crumb_session_feed(m->deep, m->tokens, m->depth, err);
+}
+
+static crumb_status set_up(suite_model *m, crumb_error *err) {
+    const size_t rounds = m->suite->rounds;
+    crumb_model_get_info(m->model, &m->info);
+    m->values = calloc(MODEL_N_MEASURES * rounds, sizeof *m->values);
+    m->sorted = calloc(rounds, sizeof *m->sorted);
+    if (!m->values || !m->sorted) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu rounds", rounds);
+    CRUMB_TRY(make_tokens(m, err));
+    CRUMB_TRY(crumb_probe_create(m->suite->n_threads, &m->probe, err));
+    CRUMB_TRY(crumb_probe_add_memory(m->probe, err));
+    CRUMB_TRY(make_session(m, m->n_prompt > EMPTY_CONTEXT ? m->n_prompt : EMPTY_CONTEXT, &m->session, err));
+    CRUMB_TRY(choose_n_gen(m, err));
+    return m->depth ? make_deep_session(m, err) : CRUMB_OK;
+}
+
+crumb_status suite_model_open(const suite_state *s, const char *path, const char *synthetic, uint32_t n_prompt,
+                              uint32_t depth, suite_model *out, crumb_error *err) {
+    *out = (suite_model){.suite = s, .n_prompt = n_prompt, .depth = depth};
+    if (synthetic) CRUMB_TRY(check_memory(synthetic, err));
+    CRUMB_TRY(cli_model_open(s->options, path, synthetic, s->n_threads, &out->model, err));
+    return set_up(out, err);
+}
+
+void suite_model_close(suite_model *m) {
+    crumb_session_destroy(m->session);
+    crumb_session_destroy(m->deep);
+    crumb_probe_destroy(m->probe);
+    crumb_model_close(m->model);
+    free(m->tokens);
+    free(m->values);
+    free(m->sorted);
+    *m = (suite_model){0};
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------------------ */
+
+/* The threads of the model's pool go on spinning for a moment; the clock's pass lets it go by. */
+static double probe_read(suite_model *m) {
+    crumb_probe_clock(m->probe);
+    return crumb_probe_read(m->probe);
+}
+
+static crumb_status decode(suite_model *m, double value[MODEL_N_MEASURES], crumb_error *err) {
+    crumb_plan_times times = {0};
+    CRUMB_TRY(crumb_session_rewind(m->session, 0, err));
+    crumb_engine_session_measure(m->session, &times);
+    crumb_status status = feed_one_by_one(m, m->session, m->n_gen, &value[MODEL_TOKEN_NS], err);
+    crumb_engine_session_measure(m->session, NULL);
+    CRUMB_TRY(status);
+    value[MODEL_LAYERS_NS] = (double)times.linear_ns / (double)times.n_replays;
+    value[MODEL_GEMV_NS] = (double)(times.linear_ns + times.head_ns) / (double)times.n_replays;
+    return CRUMB_OK;
+}
+
+static crumb_status read_prompt(suite_model *m, double *ns, crumb_error *err) {
+    CRUMB_TRY(crumb_session_rewind(m->session, 0, err));
+    const uint64_t began = crumb_now_ns();
+    CRUMB_TRY(crumb_session_feed(m->session, m->tokens, m->n_prompt, err));
+    *ns = (double)(crumb_now_ns() - began);
+    return CRUMB_OK;
+}
+
+static crumb_status run_round(suite_model *m, bool prompt, double value[MODEL_N_MEASURES], crumb_error *err) {
+    crumb_isa isa;
+    if (cli_interrupted(NULL)) return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "interrupted");
+    const double before = probe_read(m);
+    CRUMB_TRY(decode(m, value, err));
+    if (m->deep) {
+        CRUMB_TRY(crumb_session_rewind(m->deep, m->depth, err));
+        CRUMB_TRY(feed_one_by_one(m, m->deep, m->n_gen, &value[MODEL_DEEP_NS], err));
+    }
+    value[MODEL_READ_GB_S] = (before + probe_read(m)) / 2;
+    value[MODEL_PEAK_GOPS] = crumb_isa_parse(m->info.target, &isa) ? crumb_probe_dot(m->probe, isa) : 0;
+    return prompt ? read_prompt(m, &value[MODEL_PROMPT_NS], err) : CRUMB_OK;
+}
+
+crumb_status suite_model_run(suite_model *m, crumb_error *err) {
+    for (size_t round = 0; round <= m->suite->rounds; round++) { /* the first one warms up, and is overwritten */
+        double value[MODEL_N_MEASURES] = {0};
+        const size_t at = round ? round - 1 : 0;
+        CRUMB_TRY(run_round(m, m->n_prompt && at % ROUNDS_PER_PROMPT == 0, value, err));
+        for (size_t i = 0; i < MODEL_N_MEASURES; i++) m->values[i * m->suite->rounds + at] = value[i];
+    }
+    return CRUMB_OK;
+}
+
+double suite_model_median_of(const suite_model *m, double (*of)(const double round[MODEL_N_MEASURES], const void *x),
+                             const void *x) {
+    const size_t rounds = m->suite->rounds;
+    size_t n = 0;
+    for (size_t r = 0; r < rounds; r++) {
+        double round[MODEL_N_MEASURES];
+        for (size_t i = 0; i < MODEL_N_MEASURES; i++) round[i] = m->values[i * rounds + r];
+        const double value = of(round, x);
+        if (isfinite(value) && fpclassify(value) != FP_ZERO) m->sorted[n++] = value;
+    }
+    return cli_median(m->sorted, n);
+}
+
+static double one_measure(const double round[MODEL_N_MEASURES], const void *x) {
+    const model_measure *measure = x;
+    return round[*measure];
+}
+
+double suite_model_median(const suite_model *m, model_measure measure) {
+    return suite_model_median_of(m, one_measure, &measure);
+}

@@ -1,0 +1,49 @@
+/* A model that a section of the suite measures, in rounds beside the machine's limits. */
+#ifndef CRUMB_TOOLS_SUITE_MODEL_H
+#define CRUMB_TOOLS_SUITE_MODEL_H
+
+#include "tools/crumb/suite.h"
+
+#include "cpu/probe.h"
+#include "host/backend.h"
+
+/* Of one round. Times are those of one token. */
+typedef enum model_measure {
+    MODEL_READ_GB_S, /* the mean of before and after decoding */
+    MODEL_PEAK_GOPS, /* of the model's tier; 0: it has none */
+    MODEL_TOKEN_NS,
+    MODEL_LAYERS_NS, /* of the token: the linear ops of the layers */
+    MODEL_GEMV_NS,   /* those and the head */
+    MODEL_DEEP_NS,   /* a token behind a full context; 0 without one */
+    MODEL_PROMPT_NS, /* the whole prompt; 0 without one, and in rounds that leave it out */
+    MODEL_N_MEASURES
+} model_measure;
+
+typedef struct suite_model {
+    const suite_state *suite;
+    crumb_model *model;
+    crumb_model_info info;
+    crumb_probe *probe;
+    crumb_session *session, *deep; /* context empty but for some tokens; full to `depth` */
+    uint32_t n_gen, n_prompt, depth;
+    uint64_t kv_bytes; /* of `depth` positions */
+    int32_t *tokens;   /* [n_prompt or depth, the larger] random ones */
+    double *values;    /* [MODEL_N_MEASURES][rounds] */
+    double *sorted;    /* [rounds] */
+} suite_model;
+
+/* Opens a file, a synthetic model (`synthetic` not NULL) or the embedded one (both NULL), makes a session for prompts
+ * of n_prompt tokens (0: none) and fills another to `depth` (0: none). Destroyed by the caller, also after a failure.
+ * Fails with MEMORY before it begins where a synthetic model does not fit. */
+crumb_status suite_model_open(const suite_state *s, const char *path, const char *synthetic, uint32_t n_prompt,
+                              uint32_t depth, suite_model *out, crumb_error *err);
+crumb_status suite_model_run(suite_model *m, crumb_error *err);
+void suite_model_close(suite_model *m);
+
+/* The median over the rounds; those in which it was not measured do not count. */
+double suite_model_median(const suite_model *m, model_measure measure);
+/* The median of what a function makes of each round; `x` is passed on. */
+double suite_model_median_of(const suite_model *m, double (*of)(const double round[MODEL_N_MEASURES], const void *x),
+                             const void *x);
+
+#endif
