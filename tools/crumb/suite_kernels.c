@@ -12,20 +12,29 @@ enum { N_MODEL_SHAPES = sizeof model_shapes / sizeof model_shapes[0] };
 
 /* ---- kernels ----------------------------------------------------------------------------------------------- */
 
-/* The kernel that a plan takes for the problem, on the best tier or on the one given; of another layout, the one that
- * there is. SIZE_MAX: none. */
-static size_t pick(const suite_state *s, const crumb_kernel_problem *p, const char *tier, const char *layout) {
+/* Whether a plan of the tier may take kernels of `target`: its own, and those that need no more than AVX2. */
+static bool usable(const char *target, const char *tier) {
+    return !tier || strcmp(target, tier) == 0 || strcmp(target, "scalar") == 0 ||
+           (strcmp(target, "avx2") == 0 && strcmp(tier, "scalar") != 0);
+}
+
+/* The kernel of the highest rank, of one of crumb's own layouts (NULL: any) and tiers (NULL: any). SIZE_MAX: none. */
+static size_t pick_in(const suite_state *s, const crumb_kernel_problem *p, const char *tier, const char *layout) {
     const crumb_kernel_suite *suite = s->choice.suite;
-    const bool own = strcmp(layout, "tile") == 0;
     size_t best = SIZE_MAX;
     int rank = 0;
     for (size_t i = 0; i < suite->n_kernels(); i++) {
         const crumb_kernel_info info = suite->info(i);
-        if (!info.available || strcmp(info.layout, layout) != 0 || (tier && strcmp(info.target, tier) != 0)) continue;
-        if (info.max_n < p->n || (own && info.rank < 0) || !suite->takes(i, p)) continue;
+        if (!info.available || info.rank < 0 || info.max_n < p->n || !usable(info.target, tier)) continue;
+        if ((layout && strcmp(info.layout, layout) != 0) || !suite->takes(i, p)) continue;
         if (best == SIZE_MAX || info.rank > rank) best = i, rank = info.rank;
     }
     return best;
+}
+
+/* The kernel that a plan takes, on the best tier or on the one given. */
+static size_t pick(const suite_state *s, const crumb_kernel_problem *p, const char *tier) {
+    return tier ? pick_in(s, p, tier, NULL) : s->choice.suite->chosen(p);
 }
 
 static crumb_kernel_problem problem_of(const suite_state *s, const char *format, uint32_t group, kernels_shape shape) {
@@ -95,11 +104,13 @@ static uint64_t code_bytes(const char *format, kernels_shape shape) {
 static crumb_status gemv_row(suite_state *s, const char *model, const gemv_target *t, kernels_shape shape,
                              const char *forced, crumb_error *err) {
     const crumb_kernel_problem p = problem_of(s, t->format, t->group, shape);
-    const size_t kernel = pick(s, &p, forced ? forced : s->tier, "tile");
+    const size_t kernel = pick(s, &p, forced ? forced : s->tier);
     suite_row row = {.section = "gemv", .unit = "GB/s", .baseline_name = "read"};
     kernels_turns turns = {0};
     char name[16];
-    if (code_bytes(t->format, shape) > LEAST_BYTES) row.wanted = wanted_of(s, t, forced);
+    const bool large = code_bytes(t->format, shape) > LEAST_BYTES;
+    const bool dense = kernel != SIZE_MAX && strcmp(s->choice.suite->info(kernel).layout, "tile") != 0;
+    if (large && (!dense || strcmp(t->format, "1.58") != 0)) row.wanted = wanted_of(s, t, forced);
     snprintf(row.what, sizeof row.what, "%s %u x %u, %s, %s", model, shape.m, shape.k, weights_name(t->format, name),
              kernel == SIZE_MAX ? "no kernel" : s->choice.suite->info(kernel).name);
     if (kernel == SIZE_MAX) return skip(s, &row, "no kernel takes it here", err);
@@ -110,7 +121,8 @@ static crumb_status gemv_row(suite_state *s, const char *model, const gemv_targe
         row.baseline = row.read_gb_s = kernels_turns_median(&turns, 0, TURNS_READ_GB_S);
         row.ratio = kernels_turns_median(&turns, 0, TURNS_READ_SHARE);
         if (t->group) snprintf(row.note, sizeof row.note, "scales per %u", t->group);
-        if (row.wanted <= 0) snprintf(row.note, sizeof row.note, "not judged: 4 MB or less");
+        if (!large) snprintf(row.note, sizeof row.note, "not judged: 4 MB or less");
+        if (large && row.wanted <= 0) snprintf(row.note, sizeof row.note, "judged by its weights per second, below");
         status = suite_row_add(s, &row, err);
     }
     kernels_turns_destroy(&turns);
@@ -122,10 +134,10 @@ static crumb_status gemv_tiers(suite_state *s, const char *model, const gemv_tar
                                crumb_error *err) {
     static const char *const lower[] = {"avxvnni", "avx2"};
     const crumb_kernel_problem p = problem_of(s, t->format, t->group, shape);
-    const size_t chosen = pick(s, &p, s->tier, "tile");
+    const size_t chosen = pick(s, &p, s->tier);
     CRUMB_TRY(gemv_row(s, model, t, shape, NULL, err));
     for (size_t i = 0; i < 2 && !s->tier && t->wanted_avx2 > 0; i++) {
-        const size_t kernel = pick(s, &p, lower[i], "tile");
+        const size_t kernel = pick(s, &p, lower[i]);
         if (kernel != SIZE_MAX && kernel != chosen) CRUMB_TRY(gemv_row(s, model, t, shape, lower[i], err));
     }
     return CRUMB_OK;
@@ -134,7 +146,7 @@ static crumb_status gemv_tiers(suite_state *s, const char *model, const gemv_tar
 /* Ternary codes packed into fewer bits than two, against the kernel of two. */
 static crumb_status ternary_row(suite_state *s, const char *model, kernels_shape shape, crumb_error *err) {
     const crumb_kernel_problem p = problem_of(s, "1.58", 0, shape);
-    const size_t two_bits = pick(s, &p, s->tier, "tile"), dense = pick(s, &p, s->tier, "index");
+    const size_t two_bits = pick_in(s, &p, s->tier, "tile"), dense = pick_in(s, &p, s->tier, "index");
     suite_row row = {.section = "gemv", .unit = "Gweights/s", .wanted = 1.15, .factor = true};
     kernels_turns turns = {0};
     snprintf(row.what, sizeof row.what, "%s %u x %u, ternary at 1.6 bits", model, shape.m, shape.k);
@@ -208,7 +220,7 @@ static crumb_status near_row(suite_state *s, const crumb_kernel_problem *p, size
                              crumb_error *err) {
     enum { MORE_ROUNDS = 4 }; /* each takes microseconds */
     const crumb_kernel_info theirs = s->choice.suite->info(paper);
-    const size_t ours = pick(s, p, theirs.target, "tile");
+    const size_t ours = pick(s, p, theirs.target);
     suite_row row = {.section = "near", .unit = "cycles", .wanted = wanted, .factor = true};
     kernels_turns turns = {0};
     char name[16];
@@ -262,7 +274,7 @@ static const gemm_target gemm_targets[] = {{0, 0.80}, {128, 0.80}, {32, 0.65}, {
 static crumb_status gemm_row(suite_state *s, const char *format, const gemm_target *t, kernels_shape shape,
                              crumb_error *err) {
     const crumb_kernel_problem p = problem_of(s, format, t->group, shape);
-    const size_t kernel = pick(s, &p, s->tier, "tile");
+    const size_t kernel = pick(s, &p, s->tier);
     suite_row row = {.section = "gemm", .unit = "GOPS", .wanted = t->wanted, .baseline_name = "int8 peak"};
     kernels_turns turns = {0};
     char scales[32] = "row", name[16];

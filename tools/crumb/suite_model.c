@@ -13,16 +13,22 @@ static const double round_ns = 0.25e9;                              /* decoding,
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
-/* A synthetic model is made in memory that the system hands out although it does not have it. */
-static crumb_status check_memory(const char *spec, crumb_error *err) {
+crumb_status suite_model_bytes(const char *spec, uint64_t *n_bytes, crumb_error *err) {
     const uint64_t reserve = UINT64_C(512) << 20; /* contexts, probe, activations */
-    const uint64_t available = crumb_memory_available_bytes();
     crumb_hparams hparams;
+    CRUMB_TRY(crumb_engine_synthetic_size(spec, &hparams, n_bytes, err));
+    *n_bytes += reserve;
+    return CRUMB_OK;
+}
+
+/* A synthetic model would be made in memory that the system hands out although it does not have it. */
+static crumb_status check_memory(const char *spec, crumb_error *err) {
+    const uint64_t available = crumb_memory_available_bytes();
     uint64_t n_bytes;
-    CRUMB_TRY(crumb_engine_synthetic_size(spec, &hparams, &n_bytes, err));
-    if (n_bytes + reserve <= available) return CRUMB_OK;
-    return crumb_fail(err, CRUMB_ERR_MEMORY, "%s takes %.1f GB, and %.1f GB are free", spec,
-                      (double)(n_bytes + reserve) * 1e-9, (double)available * 1e-9);
+    CRUMB_TRY(suite_model_bytes(spec, &n_bytes, err));
+    if (n_bytes <= available) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_MEMORY, "%s takes %.1f GB, and %.1f GB are free", spec, (double)n_bytes * 1e-9,
+                      (double)available * 1e-9);
 }
 
 static crumb_status make_tokens(suite_model *m, crumb_error *err) {
@@ -131,7 +137,7 @@ static crumb_status read_prompt(suite_model *m, double *ns, crumb_error *err) {
     return CRUMB_OK;
 }
 
-static crumb_status run_round(suite_model *m, bool prompt, double value[MODEL_N_MEASURES], crumb_error *err) {
+static crumb_status run_once(suite_model *m, bool prompt, double value[MODEL_N_MEASURES], crumb_error *err) {
     crumb_isa isa;
     if (cli_interrupted(NULL)) return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "interrupted");
     const double before = probe_read(m);
@@ -145,32 +151,38 @@ static crumb_status run_round(suite_model *m, bool prompt, double value[MODEL_N_
     return prompt ? read_prompt(m, &value[MODEL_PROMPT_NS], err) : CRUMB_OK;
 }
 
-crumb_status suite_model_run(suite_model *m, crumb_error *err) {
-    for (size_t round = 0; round <= m->suite->rounds; round++) { /* the first one warms up, and is overwritten */
-        double value[MODEL_N_MEASURES] = {0};
-        const size_t at = round ? round - 1 : 0;
-        CRUMB_TRY(run_round(m, m->n_prompt && at % ROUNDS_PER_PROMPT == 0, value, err));
-        for (size_t i = 0; i < MODEL_N_MEASURES; i++) m->values[i * m->suite->rounds + at] = value[i];
-    }
+crumb_status suite_model_round(suite_model *m, size_t round, crumb_error *err) {
+    const bool prompt = m->n_prompt && round % ROUNDS_PER_PROMPT == 0;
+    double value[MODEL_N_MEASURES] = {0};
+    if (round == 0) CRUMB_TRY(run_once(m, prompt, value, err));
+    CRUMB_TRY(run_once(m, prompt, value, err));
+    for (size_t i = 0; i < MODEL_N_MEASURES; i++) m->values[i * m->suite->rounds + round] = value[i];
     return CRUMB_OK;
 }
 
-double suite_model_median_of(const suite_model *m, double (*of)(const double round[MODEL_N_MEASURES], const void *x),
-                             const void *x) {
-    const size_t rounds = m->suite->rounds;
+crumb_status suite_model_run(suite_model *m, crumb_error *err) {
+    for (size_t round = 0; round < m->suite->rounds; round++) CRUMB_TRY(suite_model_round(m, round, err));
+    return CRUMB_OK;
+}
+
+/* ---- results ----------------------------------------------------------------------------------------------- */
+
+double suite_model_value(const suite_model *m, model_measure measure, size_t round) {
+    return m->values[measure * m->suite->rounds + round];
+}
+
+double suite_model_median_of(const suite_model *m, suite_model_fn *of, const void *x) {
     size_t n = 0;
-    for (size_t r = 0; r < rounds; r++) {
-        double round[MODEL_N_MEASURES];
-        for (size_t i = 0; i < MODEL_N_MEASURES; i++) round[i] = m->values[i * rounds + r];
-        const double value = of(round, x);
+    for (size_t round = 0; round < m->suite->rounds; round++) {
+        const double value = of(m, round, x);
         if (isfinite(value) && fpclassify(value) != FP_ZERO) m->sorted[n++] = value;
     }
     return cli_median(m->sorted, n);
 }
 
-static double one_measure(const double round[MODEL_N_MEASURES], const void *x) {
+static double one_measure(const suite_model *m, size_t round, const void *x) {
     const model_measure *measure = x;
-    return round[*measure];
+    return suite_model_value(m, *measure, round);
 }
 
 double suite_model_median(const suite_model *m, model_measure measure) {

@@ -32,18 +32,24 @@ typedef struct suite_model {
     double *sorted;    /* [rounds] */
 } suite_model;
 
+/* What a synthetic model takes while it is measured, with contexts and probe. */
+crumb_status suite_model_bytes(const char *spec, uint64_t *n_bytes, crumb_error *err);
 /* Opens a file, a synthetic model (`synthetic` not NULL) or the embedded one (both NULL), makes a session for prompts
  * of n_prompt tokens (0: none) and fills another to `depth` (0: none). Destroyed by the caller, also after a failure.
  * Fails with MEMORY before it begins where a synthetic model does not fit. */
 crumb_status suite_model_open(const suite_state *s, const char *path, const char *synthetic, uint32_t n_prompt,
                               uint32_t depth, suite_model *out, crumb_error *err);
+/* Measures one of the suite's rounds; the first one twice, since it warms up. Models that are compared take turns. */
+crumb_status suite_model_round(suite_model *m, size_t round, crumb_error *err);
+/* All rounds of one model. */
 crumb_status suite_model_run(suite_model *m, crumb_error *err);
 void suite_model_close(suite_model *m);
 
+double suite_model_value(const suite_model *m, model_measure measure, size_t round);
 /* The median over the rounds; those in which it was not measured do not count. */
 double suite_model_median(const suite_model *m, model_measure measure);
 /* The median of what a function makes of each round; `x` is passed on. */
-double suite_model_median_of(const suite_model *m, double (*of)(const double round[MODEL_N_MEASURES], const void *x),
-                             const void *x);
+typedef double suite_model_fn(const suite_model *m, size_t round, const void *x);
+double suite_model_median_of(const suite_model *m, suite_model_fn *of, const void *x);
 
 #endif

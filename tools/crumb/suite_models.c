@@ -3,6 +3,7 @@
 #include "tools/crumb/suite_model.h"
 
 #include "host/base/error.h"
+#include "host/base/memory.h"
 #include "host/engine/engine.h"
 
 #include <string.h>
@@ -25,15 +26,16 @@ static crumb_status skip_for_memory(suite_state *s, const char *section, const c
     return suite_row_add(s, &row, err);
 }
 
-static double tokens_per_second(const double round[MODEL_N_MEASURES], const void *x) {
+static double tokens_per_second(const suite_model *m, size_t round, const void *x) {
     (void)x;
-    return 1e9 / round[MODEL_TOKEN_NS];
+    return 1e9 / suite_model_value(m, MODEL_TOKEN_NS, round);
 }
 
 /* Bytes of a token over its time, of what memory delivers. */
-static double decode_share(const double round[MODEL_N_MEASURES], const void *x) {
-    const suite_model *m = x;
-    return (double)m->info.decode_bytes / round[MODEL_TOKEN_NS] / round[MODEL_READ_GB_S];
+static double decode_share(const suite_model *m, size_t round, const void *x) {
+    (void)x;
+    return (double)m->info.decode_bytes / suite_model_value(m, MODEL_TOKEN_NS, round) /
+           suite_model_value(m, MODEL_READ_GB_S, round);
 }
 
 /* ---- the layers' matrices ---------------------------------------------------------------------------------- */
@@ -42,8 +44,10 @@ static uint64_t layers_bytes(const suite_model *m) {
     return m->info.decode_bytes - crumb_engine_head_bytes(m->model);
 }
 
-static double layers_share(const double round[MODEL_N_MEASURES], const void *x) {
-    return (double)layers_bytes(x) / round[MODEL_LAYERS_NS] / round[MODEL_READ_GB_S];
+static double layers_share(const suite_model *m, size_t round, const void *x) {
+    (void)x;
+    return (double)layers_bytes(m) / suite_model_value(m, MODEL_LAYERS_NS, round) /
+           suite_model_value(m, MODEL_READ_GB_S, round);
 }
 
 static crumb_status layer_row(suite_state *s, const char *spec, crumb_error *err) {
@@ -59,7 +63,7 @@ static crumb_status layer_row(suite_state *s, const char *spec, crumb_error *err
         row.n_bytes = layers_bytes(&m) / m.info.n_layers;
         row.measured = (double)layers_bytes(&m) / suite_model_median(&m, MODEL_LAYERS_NS);
         row.baseline = row.read_gb_s;
-        row.ratio = suite_model_median_of(&m, layers_share, &m);
+        row.ratio = suite_model_median_of(&m, layers_share, NULL);
         snprintf(row.what, sizeof row.what, "%s, a layer's matrices in decoding", spec);
         snprintf(row.baseline_name, sizeof row.baseline_name, "read");
         snprintf(row.note, sizeof row.note, "time with norms, quantization and gates");
@@ -91,7 +95,7 @@ static crumb_status decode_row(suite_state *s, const suite_model *m, const char 
     row.n_bytes = m->info.decode_bytes;
     row.measured = suite_model_median_of(m, tokens_per_second, NULL);
     row.baseline = row.read_gb_s * 1e9 / (double)row.n_bytes;
-    row.ratio = suite_model_median_of(m, decode_share, m);
+    row.ratio = suite_model_median_of(m, decode_share, NULL);
     snprintf(row.what, sizeof row.what, "%s, decoding", name);
     snprintf(row.baseline_name, sizeof row.baseline_name, "at the read rate");
     return suite_row_add(s, &row, err);
@@ -102,8 +106,10 @@ static double prompt_gop(const suite_model *m) {
     return 2e-9 * (double)crumb_engine_layer_macs(m->model) * m->n_prompt;
 }
 
-static double prompt_share(const double round[MODEL_N_MEASURES], const void *x) {
-    return prompt_gop(x) / (round[MODEL_PROMPT_NS] * 1e-9) / round[MODEL_PEAK_GOPS];
+static double prompt_share(const suite_model *m, size_t round, const void *x) {
+    (void)x;
+    return prompt_gop(m) / (suite_model_value(m, MODEL_PROMPT_NS, round) * 1e-9) /
+           suite_model_value(m, MODEL_PEAK_GOPS, round);
 }
 
 static crumb_status prompt_row(suite_state *s, const suite_model *m, const char *name, crumb_error *err) {
@@ -113,7 +119,7 @@ static crumb_status prompt_row(suite_state *s, const suite_model *m, const char 
     if (row.peak_gops <= 0 || m->model->net.layers[0].ffn_up.matrix.bits == 0) return CRUMB_OK; /* not in int8 */
     row.measured = 1e9 * m->n_prompt / suite_model_median(m, MODEL_PROMPT_NS);
     row.baseline = row.peak_gops * m->n_prompt / prompt_gop(m);
-    row.ratio = suite_model_median_of(m, prompt_share, m);
+    row.ratio = suite_model_median_of(m, prompt_share, NULL);
     snprintf(row.what, sizeof row.what, "%s, reading a prompt of %u", name, m->n_prompt);
     snprintf(row.baseline_name, sizeof row.baseline_name, "at the int8 peak");
     snprintf(row.note, sizeof row.note, "for information: the targets are the peers");
@@ -146,14 +152,15 @@ crumb_status suite_models(suite_state *s, crumb_error *err) {
 
 /* ---- behind a full context --------------------------------------------------------------------------------- */
 
-static double depth_share(const double round[MODEL_N_MEASURES], const void *x) {
-    const suite_model *m = x;
-    return (double)m->kv_bytes / round[MODEL_READ_GB_S] / (round[MODEL_DEEP_NS] - round[MODEL_TOKEN_NS]);
+static double depth_share(const suite_model *m, size_t round, const void *x) {
+    (void)x;
+    return (double)m->kv_bytes / suite_model_value(m, MODEL_READ_GB_S, round) /
+           (suite_model_value(m, MODEL_DEEP_NS, round) - suite_model_value(m, MODEL_TOKEN_NS, round));
 }
 
-static double depth_cost_ms(const double round[MODEL_N_MEASURES], const void *x) {
+static double depth_cost_ms(const suite_model *m, size_t round, const void *x) {
     (void)x;
-    return (round[MODEL_DEEP_NS] - round[MODEL_TOKEN_NS]) * 1e-6;
+    return (suite_model_value(m, MODEL_DEEP_NS, round) - suite_model_value(m, MODEL_TOKEN_NS, round)) * 1e-6;
 }
 
 static crumb_status depth_row(suite_state *s, const char *path, const char *synthetic, uint32_t depth,
@@ -172,7 +179,7 @@ static crumb_status depth_row(suite_state *s, const char *path, const char *synt
         row.n_bytes = m.kv_bytes;
         row.measured = suite_model_median_of(&m, depth_cost_ms, NULL);
         row.baseline = (double)m.kv_bytes / row.read_gb_s * 1e-6;
-        row.ratio = suite_model_median_of(&m, depth_share, &m);
+        row.ratio = suite_model_median_of(&m, depth_share, NULL);
         snprintf(row.what, sizeof row.what, "%s", what);
         snprintf(row.baseline_name, sizeof row.baseline_name, "to read keys and values");
         status = suite_row_add(s, &row, err);
@@ -197,94 +204,126 @@ crumb_status suite_depth(suite_state *s, crumb_error *err) {
 
 /* What the bf16 run says of the others. */
 typedef struct paper_base {
-    double share; /* of the read rate that it decodes at; 0: it was not run */
-    double alpha; /* part of a token's time that GEMVs take */
+    const suite_model *model; /* measured in the same rounds; NULL: before, or not at all */
+    double share;             /* of the read rate that it decodes at; 0: it was not run */
+    double alpha;             /* part of a token's time that GEMVs take */
     uint64_t n_bytes;
 } paper_base;
 
-static double gemv_share(const double round[MODEL_N_MEASURES], const void *x) {
+static double gemv_share(const suite_model *m, size_t round, const void *x) {
     (void)x;
-    return round[MODEL_GEMV_NS] / round[MODEL_TOKEN_NS];
+    return suite_model_value(m, MODEL_GEMV_NS, round) / suite_model_value(m, MODEL_TOKEN_NS, round);
 }
 
-typedef struct paper_ideal {
-    const suite_model *m;
-    const paper_base *base;
-} paper_ideal;
+static void read_base(const suite_model *m, bool in_turns, paper_base *out) {
+    *out = (paper_base){.model = in_turns ? m : NULL, .n_bytes = m->info.decode_bytes};
+    out->share = suite_model_median_of(m, decode_share, NULL);
+    out->alpha = suite_model_median_of(m, gemv_share, NULL);
+}
 
 /* Amdahl: only the GEMVs' time shrinks, and as their bytes do. */
-static double ideal_speedup(const paper_ideal *p) {
-    return 1 / (1 - p->base->alpha + p->base->alpha * (double)p->m->info.decode_bytes / (double)p->base->n_bytes);
+static double ideal_speedup(const suite_model *m, const paper_base *base) {
+    return 1 / (1 - base->alpha + base->alpha * (double)m->info.decode_bytes / (double)base->n_bytes);
 }
 
-/* Tokens a second over those of bf16. The runs come one after the other, since they do not fit into memory together;
- * each is divided by the read rate of its own rounds, so that a machine that drifts between them changes nothing. */
-static double speedup(const double round[MODEL_N_MEASURES], const void *x) {
-    const paper_ideal *p = x;
-    const double token_bytes = round[MODEL_TOKEN_NS] * round[MODEL_READ_GB_S];
-    return (double)p->base->n_bytes / p->base->share / token_bytes;
+/* Tokens a second over those of bf16. Where the models do not fit into memory together, each run is divided by the read
+ * rate of its own rounds, so that a machine that drifts between them changes little. */
+static double speedup(const suite_model *m, size_t round, const void *x) {
+    const paper_base *base = x;
+    const double token_ns = suite_model_value(m, MODEL_TOKEN_NS, round);
+    if (base->model) return suite_model_value(base->model, MODEL_TOKEN_NS, round) / token_ns;
+    return (double)base->n_bytes / base->share / (token_ns * suite_model_value(m, MODEL_READ_GB_S, round));
 }
 
-static crumb_status paper_base_row(suite_state *s, const suite_model *m, paper_base *base, const char *spec,
-                                   crumb_error *err) {
-    suite_row row;
-    begin_row(&row, "paper", "tok/s", m);
-    base->share = row.ratio = suite_model_median_of(m, decode_share, m);
-    base->alpha = suite_model_median_of(m, gemv_share, NULL);
-    base->n_bytes = row.n_bytes = m->info.decode_bytes;
-    row.measured = suite_model_median_of(m, tokens_per_second, NULL);
-    row.baseline = row.read_gb_s * 1e9 / (double)row.n_bytes;
-    snprintf(row.what, sizeof row.what, "%s", spec);
-    snprintf(row.baseline_name, sizeof row.baseline_name, "at the read rate");
-    snprintf(row.note, sizeof row.note, "alpha %.3f", base->alpha);
-    return suite_row_add(s, &row, err);
-}
-
-static crumb_status paper_row(suite_state *s, const suite_model *m, const paper_base *base, const char *spec,
-                              crumb_error *err) {
-    const paper_ideal p = {.m = m, .base = base};
+static crumb_status paper_row(suite_state *s, const suite_model *m, const char *spec, const paper_base *base,
+                              bool is_base, crumb_error *err) {
     suite_row row;
     begin_row(&row, "paper", "tok/s", m);
     row.n_bytes = m->info.decode_bytes;
     row.measured = suite_model_median_of(m, tokens_per_second, NULL);
     snprintf(row.what, sizeof row.what, "%s", spec);
-    if (base->share > 0) {
-        const double reached = suite_model_median_of(m, speedup, &p), ideal = ideal_speedup(&p);
+    if (base->share > 0 && !is_base) {
+        const double reached = suite_model_median_of(m, speedup, base), ideal = ideal_speedup(m, base);
         row.ratio = reached / ideal;
         row.baseline = row.measured / row.ratio;
         snprintf(row.baseline_name, sizeof row.baseline_name, "Amdahl's ideal");
-        snprintf(row.note, sizeof row.note, "%.2f x bf16, ideal %.2f x by alpha %.3f and bytes", reached, ideal,
-                 base->alpha);
+        snprintf(row.note, sizeof row.note, "%.2f x bf16, ideal %.2f x by alpha %.3f and bytes%s", reached, ideal,
+                 base->alpha, base->model ? "" : ", not in turns: too large");
     } else {
-        row.ratio = suite_model_median_of(m, decode_share, m);
+        row.ratio = suite_model_median_of(m, decode_share, NULL);
         row.baseline = row.read_gb_s * 1e9 / (double)row.n_bytes;
         snprintf(row.baseline_name, sizeof row.baseline_name, "at the read rate");
         snprintf(row.note, sizeof row.note, "no alpha and no ideal: bf16 was skipped");
+        if (is_base) snprintf(row.note, sizeof row.note, "alpha %.3f", base->alpha);
     }
     return suite_row_add(s, &row, err);
 }
 
-static crumb_status paper_model(suite_state *s, const char *spec, bool is_base, paper_base *base, crumb_error *err) {
-    suite_model m;
-    crumb_status status = suite_model_open(s, NULL, spec, 0, 0, &m, err);
-    if (status == CRUMB_OK) status = suite_model_run(&m, err);
-    if (status == CRUMB_OK)
-        status = is_base ? paper_base_row(s, &m, base, spec, err) : paper_row(s, &m, base, spec, err);
-    suite_model_close(&m);
-    return status == CRUMB_OK ? status : skip_for_memory(s, "paper", spec, 0, status, err);
+enum { N_PAPER_TYPES = 4, MAX_SPEC = 64 };
+
+static void paper_spec(const char *shape, size_t type, char out[MAX_SPEC]) {
+    static const char *const types[N_PAPER_TYPES] = {"bf16", "mxfp4", "u2", "u1"};
+    snprintf(out, MAX_SPEC, "%s:%s", shape, types[type]);
+}
+
+static crumb_status fit_together(const char *shape, bool *fit, crumb_error *err) {
+    uint64_t sum = 0, n_bytes;
+    for (size_t i = 0; i < N_PAPER_TYPES; i++) {
+        char spec[MAX_SPEC];
+        paper_spec(shape, i, spec);
+        CRUMB_TRY(suite_model_bytes(spec, &n_bytes, err));
+        sum += n_bytes;
+    }
+    *fit = sum <= crumb_memory_available_bytes();
+    return CRUMB_OK;
+}
+
+/* All types in turns, and their rows. */
+static crumb_status paper_in_turns(suite_state *s, const char *shape, crumb_error *err) {
+    suite_model models[N_PAPER_TYPES] = {{0}};
+    paper_base base;
+    char spec[MAX_SPEC];
+    crumb_status status = CRUMB_OK;
+    for (size_t i = 0; i < N_PAPER_TYPES && status == CRUMB_OK; i++) {
+        paper_spec(shape, i, spec);
+        status = suite_model_open(s, NULL, spec, 0, 0, &models[i], err);
+    }
+    for (size_t round = 0; round < s->rounds && status == CRUMB_OK; round++)
+        for (size_t i = 0; i < N_PAPER_TYPES && status == CRUMB_OK; i++)
+            status = suite_model_round(&models[i], round, err);
+    if (status == CRUMB_OK) read_base(&models[0], true, &base);
+    for (size_t i = 0; i < N_PAPER_TYPES && status == CRUMB_OK; i++) {
+        paper_spec(shape, i, spec);
+        status = paper_row(s, &models[i], spec, &base, i == 0, err);
+    }
+    for (size_t i = 0; i < N_PAPER_TYPES; i++) suite_model_close(&models[i]);
+    return status;
+}
+
+/* One after the other, and those that do not fit alone are skipped. */
+static crumb_status paper_one_by_one(suite_state *s, const char *shape, crumb_error *err) {
+    paper_base base = {0};
+    for (size_t i = 0; i < N_PAPER_TYPES; i++) {
+        suite_model m;
+        char spec[MAX_SPEC];
+        paper_spec(shape, i, spec);
+        crumb_status status = suite_model_open(s, NULL, spec, 0, 0, &m, err);
+        if (status == CRUMB_OK) status = suite_model_run(&m, err);
+        if (status == CRUMB_OK && i == 0) read_base(&m, false, &base);
+        if (status == CRUMB_OK) status = paper_row(s, &m, spec, &base, i == 0, err);
+        suite_model_close(&m);
+        if (status != CRUMB_OK) CRUMB_TRY(skip_for_memory(s, "paper", spec, 0, status, err));
+    }
+    return CRUMB_OK;
 }
 
 crumb_status suite_paper(suite_state *s, crumb_error *err) {
     static const char *const shapes[] = {"mobilellm-1.5b", "falcon3-1b", "llama3-8b"};
-    static const char *const types[] = {"bf16", "mxfp4", "u2", "u1"};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        paper_base base = {0};
         if (!suite_case(s, "paper/%s", shapes[i])) continue;
-        for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
-            char spec[64];
-            snprintf(spec, sizeof spec, "%s:%s", shapes[i], types[t]);
-            CRUMB_TRY(paper_model(s, spec, t == 0, &base, err));
-        }
+        bool fit;
+        CRUMB_TRY(fit_together(shapes[i], &fit, err));
+        CRUMB_TRY(fit ? paper_in_turns(s, shapes[i], err) : paper_one_by_one(s, shapes[i], err));
     }
     return CRUMB_OK;
 }
