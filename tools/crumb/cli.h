@@ -62,7 +62,9 @@ bool cli_uses_color(FILE *stream); /* a terminal, and neither NO_COLOR nor TERM=
 /* A bar on stderr while something long goes on; nothing unless stderr is a terminal. A crumb_progress_fn whose user is
  * the label (const char *). It gives up when Ctrl-C was pressed. */
 bool cli_progress(void *label, float fraction);
-void cli_progress_clear(void);
+/* A line there instead of the bar, at once, for steps of which each says for itself what it is. */
+void cli_progress_line(const char *line);
+void cli_progress_clear(void); /* of either */
 
 /* Ctrl-C: the first asks the work in progress to end, a second one kills. */
 void cli_catch_interrupt(void);

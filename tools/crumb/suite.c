@@ -12,17 +12,18 @@ static crumb_status (*const sections[])(suite_state *s, crumb_error *err) = {
 enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
 
 bool suite_case(suite_state *s, const char *format, ...) {
-    static char label[64]; /* the bar keeps it while a model is made */
+    char name[64];
     va_list args;
     va_start(args, format);
-    vsnprintf(label, sizeof label, format, args);
+    vsnprintf(name, sizeof name, format, args);
     va_end(args);
-    if (s->options->kernel_filter && !strstr(label, s->options->kernel_filter)) return false;
+    if (s->options->kernel_filter && !strstr(name, s->options->kernel_filter)) return false;
     if (s->counting) {
         s->n_cases++;
         return false;
     }
-    cli_progress(label, (float)s->n_begun++ / (float)s->n_cases);
+    snprintf(s->progress, sizeof s->progress, "%zu of %zu: %s", ++s->n_begun, s->n_cases, name);
+    cli_progress_line(s->progress);
     return true;
 }
 
@@ -33,7 +34,9 @@ crumb_status suite_row_add(suite_state *s, const suite_row *row, crumb_error *er
     s->n_rows++;
     s->n_skipped += row->skipped;
     if (!row->skipped && row->wanted > 0) *(suite_met(row) ? &s->n_met : &s->n_missed) += 1;
-    return cli_flush() ? CRUMB_OK : crumb_fail(err, CRUMB_ERR_INTERRUPTED, "stdout is closed");
+    if (!cli_flush()) return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "stdout is closed");
+    cli_progress_line(s->progress);
+    return CRUMB_OK;
 }
 
 bool suite_wants_format(const suite_state *s, const char *name) {

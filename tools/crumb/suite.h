@@ -31,7 +31,8 @@ typedef struct suite_state {
     bench_format format;
     int n_threads;
     size_t rounds;
-    bool counting; /* the first pass, which only counts the cases for the progress bar */
+    bool counting; /* the first pass, which only counts the cases */
+    char progress[96];
     size_t n_cases, n_begun;
     size_t n_rows, n_met, n_missed, n_skipped;
 } suite_state;

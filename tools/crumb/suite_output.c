@@ -45,7 +45,7 @@ static void print_markdown(const suite_row *r) {
         ratio_text(r->ratio, r->factor, ratio);
     }
     if (r->wanted > 0) ratio_text(r->wanted, r->factor, wanted);
-    cli_print("| %-7s | %-64s | %14s | %-36s | %7s | %7s | %-4s | %s |\n", r->section, r->what, measured, baseline,
+    cli_print("| %-7s | %-64s | %16s | %-36s | %7s | %7s | %-4s | %s |\n", r->section, r->what, measured, baseline,
               ratio, wanted,
               r->skipped || r->wanted <= 0 ? "-"
               : suite_met(r)               ? "yes"
@@ -91,9 +91,9 @@ void suite_print_begin(const suite_state *s) {
         return;
     }
     cli_print("%s, %d threads, medians of %zu rounds\n\n", cli_cpu_name(), s->n_threads, s->rounds);
-    cli_print("| %-7s | %-64s | %14s | %-36s | %7s | %7s | %-4s | %s |\n", "section", "what", "measured", "of", "ratio",
+    cli_print("| %-7s | %-64s | %16s | %-36s | %7s | %7s | %-4s | %s |\n", "section", "what", "measured", "of", "ratio",
               "wanted", "met", "basis");
-    cli_print("| ------- | ---------------------------------------------------------------- | -------------: | "
+    cli_print("| ------- | ---------------------------------------------------------------- | ---------------: | "
               "------------------------------------ | ------: | ------: | ---- | ----- |\n");
     cli_flush();
 }

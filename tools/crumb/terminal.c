@@ -118,6 +118,12 @@ bool cli_progress(void *label, float fraction) {
     return !cli_interrupted(NULL);
 }
 
+void cli_progress_line(const char *line) {
+    if (quiet || !cli_is_terminal(stderr)) return;
+    fprintf(stderr, "\r\x1b[K%s", line);
+    progress_shown_percent = 0;
+}
+
 void cli_progress_clear(void) {
     if (progress_shown_percent >= 0) fputs("\r\x1b[K", stderr);
     progress_shown_percent = -1;
