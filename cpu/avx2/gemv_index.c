@@ -66,20 +66,28 @@ SIMD_INLINE void fetch_few(const uint8_t *codes, size_t near, size_t far, const 
     UNROLL for (size_t at = 0; at < n_bytes; at += 64) _mm_prefetch((const char *)codes + far + at, _MM_HINT_T1);
 }
 
-/* Adds what up to few_lines add to the sums of every stream. */
-SIMD_INLINE void add_few(const uint8_t *const *codes, const uint8_t *tables, uint32_t n_lines, vint two, const int bits,
+/* The digits that line i adds to every stream. */
+SIMD_INLINE void add_line(const uint8_t *const *codes, const uint8_t *tables, uint32_t i, vint two, const int bits,
+                          const int streams, vint *low, vint *high) {
+    tables += (size_t)i * TABLES_LINE_BYTES;
+    UNROLL for (int t = 0; t < streams; t++) {
+        const vint indices = v_load(codes[t] + (size_t)i * CRUMB_INDEX_LINE_BYTES);
+        if (bits == 1)
+            bit_digits(indices, tables, &low[t], &high[t]);
+        else
+            trit_digits(indices, two, tables, &low[t], &high[t]);
+    }
+}
+
+/* What n lines, up to few_lines, add to the sums of every stream. */
+SIMD_INLINE void add_few(const uint8_t *const *codes, const uint8_t *tables, uint32_t n, vint two, const int bits,
                          const int streams, vint *acc) {
     vint low[GEMV_MAX_STREAMS], high[GEMV_MAX_STREAMS];
     UNROLL for (int t = 0; t < streams; t++) low[t] = high[t] = v_zero();
-    UNROLL for (uint32_t i = 0; i < n_lines; i++) {
-        UNROLL for (int t = 0; t < streams; t++) {
-            const vint indices = v_load(codes[t] + (size_t)i * CRUMB_INDEX_LINE_BYTES);
-            if (bits == 1)
-                bit_digits(indices, tables + (size_t)i * TABLES_LINE_BYTES, &low[t], &high[t]);
-            else
-                trit_digits(indices, two, tables + (size_t)i * TABLES_LINE_BYTES, &low[t], &high[t]);
-        }
-    }
+    if (n == few_lines(bits))
+        UNROLL for (uint32_t i = 0; i < few_lines(bits); i++) add_line(codes, tables, i, two, bits, streams, low, high);
+    else
+        for (uint32_t i = 0; i < n; i++) add_line(codes, tables, i, two, bits, streams, low, high);
     UNROLL for (int t = 0; t < streams; t++)
         add_digits(low[t], high[t], bits == 1 ? TABLES_BIT_BASE : TABLES_TRIT_BASE, bits != 1, &acc[2 * t]);
 }
@@ -99,10 +107,7 @@ SIMD_INLINE void index_sums(gemv_operands *o, uint32_t line, uint32_t end, const
         UNROLL for (int i = 0; i < 2 * streams; i++) acc[i] = _mm256_set1_epi16((short)bias);
         for (uint32_t i = 0; i < n; i += few) {
             UNROLL for (int t = 0; t < streams; t++) fetch_few(codes[t], near, far, bits);
-            if (n - i >= few)
-                add_few(codes, tables, few, two, bits, streams, acc);
-            else
-                add_few(codes, tables, n - i, two, bits, streams, acc);
+            add_few(codes, tables, n - i < few ? n - i : few, two, bits, streams, acc);
             tables += few * TABLES_LINE_BYTES;
             UNROLL for (int t = 0; t < streams; t++) codes[t] += few * CRUMB_INDEX_LINE_BYTES;
         }
@@ -139,7 +144,7 @@ static void gemv_index(const crumb_linear_args *a, int bits, const gemv_variants
                       .q = a->prepared,
                       .q_stride = (size_t)n_lines * TABLES_LINE_BYTES};
     pass.sums = variants[pass.streams / 2];
-    for (; pass.n0 < a->n; pass.n0++) gemv_run_streams(a, &s, &pass);
+    gemv_run_streams(a, &s, &pass, a->n);
 }
 
 void crumb_gemv_b8_i8__avx2(const crumb_linear_args *a) {

@@ -184,12 +184,14 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
 enum { GEMV_TWO_COLUMNS = 3 }; /* behind those of one column and 1, 2 and 4 streams */
 typedef gemv_sums_fn *const gemv_variants[GEMV_TWO_COLUMNS + 1];
 
-/* All tile-rows for rows n0 .. of the activations: each stream has a part of them. */
-static void gemv_run_streams(const crumb_linear_args *a, const shape *s, gemv_pass *pass) {
-    uint32_t step = (a->tile1 - a->tile0 + (uint32_t)pass->streams - 1) / (uint32_t)pass->streams;
+/* All tile-rows, each stream a part of them, for the activations from row pass->n0 on: pass->columns rows, until
+ * row n_end. */
+static void gemv_run_streams(const crumb_linear_args *a, const shape *s, gemv_pass *pass, uint32_t n_end) {
+    const uint32_t first = pass->n0,
+                   step = (a->tile1 - a->tile0 + (uint32_t)pass->streams - 1) / (uint32_t)pass->streams;
     for (uint32_t i = 0; i < step; i++) {
         for (int t = 0; t < pass->streams; t++) pass->tile[t] = a->tile0 + (uint32_t)t * step + i;
-        gemv_run_pass(a, s, pass);
+        for (pass->n0 = first; pass->n0 < n_end; pass->n0 += (uint32_t)pass->columns) gemv_run_pass(a, s, pass);
     }
 }
 
@@ -200,12 +202,13 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
                       .group_lines = s.group_blocks * (uint32_t)bits,
                       .q = a->x.q,
                       .q_stride = a->x.k_padded};
-    for (; pass.n0 < a->n; pass.n0 += (uint32_t)pass.columns) {
-        pass.columns = a->n - pass.n0 >= 2 ? 2 : 1;
+    for (uint32_t n = 0; n < a->n; n += (uint32_t)pass.columns) {
+        pass.n0 = n;
+        pass.columns = a->n - n >= 2 ? 2 : 1;
         pass.streams = gemv_streams(width, pass.columns);
         if (pass.columns == 1 && a->knobs.streams && !is_split(bits)) pass.streams = (int)a->knobs.streams;
         pass.sums = variants[pass.columns == 2 ? GEMV_TWO_COLUMNS : pass.streams / 2];
-        gemv_run_streams(a, &s, &pass);
+        gemv_run_streams(a, &s, &pass, n + (uint32_t)pass.columns);
     }
 }
 
