@@ -99,14 +99,17 @@ static void buffer_destroy(crumb_device *d, crumb_buffer *b) {
     free(b);
 }
 
-/* Elements of keys (or of values) in a cache. */
-static crumb_status kv_elements(const crumb_kv_params *p, uint64_t *head_stride, uint64_t *out, crumb_error *err) {
-    uint64_t n_ctx = crumb_round_up(p->n_ctx, CRUMB_KEY_BLOCK), n;
+/* Bytes of keys (or of values) in a cache, and of one head's. */
+static crumb_status kv_bytes(const crumb_kv_params *p, uint64_t block_bytes, uint64_t *head_bytes, uint64_t *out,
+                             crumb_error *err) {
+    uint64_t n_blocks = crumb_div_up(p->n_ctx, CRUMB_KEY_BLOCK), n;
+    if (p->type != CRUMB_KV_F16 && p->type != CRUMB_KV_Q8)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a KV cache of type %d: there are f16 and q8", (int)p->type);
     if (!p->n_layers || !p->n_sequences || !p->n_ctx || !p->n_head_kv || !p->head_dim)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
                           "a KV cache of %u layers, %u sequences, %u positions, %u heads of %u", p->n_layers,
                           p->n_sequences, p->n_ctx, p->n_head_kv, p->head_dim);
-    bool fits = crumb_mul_u64(n_ctx, p->head_dim, head_stride) && crumb_mul_u64(*head_stride, p->n_head_kv, &n) &&
+    bool fits = crumb_mul_u64(n_blocks, block_bytes, head_bytes) && crumb_mul_u64(*head_bytes, p->n_head_kv, &n) &&
                 crumb_mul_u64(n, p->n_sequences, &n) && crumb_mul_u64(n, p->n_layers, &n) && n < SIZE_MAX / 8;
     if (!fits)
         return crumb_fail(err, CRUMB_ERR_MEMORY, "a KV cache for %u positions is too large: use a smaller context",
@@ -126,19 +129,22 @@ static void kv_destroy(crumb_device *d, crumb_kv_cache *kv) {
 static crumb_status kv_create(crumb_device *d, const crumb_kv_params *params, crumb_kv_cache **out, uint64_t *n_bytes,
                               crumb_error *err) {
     *out = NULL;
-    uint64_t head_stride = 0, n = 0;
-    CRUMB_TRY(kv_elements(params, &head_stride, &n, err));
+    const crumb_kv_ops *ops = crumb_kv_ops_select(params->type, d->isa);
+    uint64_t block_bytes = ops->block_bytes(params->head_dim), head_bytes = 0, n = 0;
+    CRUMB_TRY(kv_bytes(params, block_bytes, &head_bytes, &n, err));
     void *memory, *pages;
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "the KV cache", &memory, err));
     crumb_kv_cache *kv = memory;
     kv->params = *params;
-    kv->head_stride = (size_t)head_stride;
-    crumb_status status = crumb_pages_alloc(2 * n * sizeof(uint16_t), "the KV cache", &pages, err);
+    kv->ops = ops;
+    kv->block_bytes = (size_t)block_bytes;
+    kv->head_bytes = (size_t)head_bytes;
+    crumb_status status = crumb_pages_alloc(2 * n, "the KV cache", &pages, err);
     if (status != CRUMB_OK) {
         kv_destroy(d, kv);
         return status;
     }
-    kv->n_bytes = 2 * n * sizeof(uint16_t);
+    kv->n_bytes = 2 * n;
     kv->keys = pages;
     kv->values = kv->keys + n;
     *out = kv;

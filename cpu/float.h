@@ -1,25 +1,12 @@
-/* The float kernels of the CPU backend: everything but linear layers. One table of functions per tier, all from the
- * list below; every tier computes the same sequence of IEEE operations, so that all agree with cpu/ref bit for bit and
- * the tests compare them without a tolerance. (The references are compared with double precision, within the error
- * stated here.)
- *
- * Attention. Keys are taken in chunks of CRUMB_ATTENTION_CHUNK positions, counted from 0, always the same:
- *     s[j] = scale * sum_d q[d] * k[j][d]            one fused multiply-add per d, d rising
- *     m = max s, p[j] = exp(s[j] - m)
- *     l = sum p[j]                                   lane j % 8 of eight, j rising; then lanes i and i + 4, i + 2, i +
- * 1 o[d] = sum_j p[j] * v[j][d]                    one fused multiply-add per j, j rising and the chunks' (m, l, o) are
- * merged in rising order. Nothing in it depends on how many rows are evaluated together, on which thread takes a chunk,
- * or on the row's later neighbours, so neither does the result.
- *
- * Keys are stored transposed within blocks of CRUMB_KEY_BLOCK positions, [position/16][head_dim][16], so that vector
- * lanes are positions and no horizontal sum is needed; values as [position][head_dim]. Both f16.
+/* The float kernels of the CPU backend: everything but linear layers and what reads the KV cache (cpu/attention.h). One
+ * table of functions per tier, all from the list below; every tier computes the same sequence of IEEE operations, so
+ * that all agree with cpu/ref bit for bit and the tests compare them without a tolerance. (The references are compared
+ * with double precision, within the error stated here.)
  */
 #ifndef CRUMB_CPU_FLOAT_H
 #define CRUMB_CPU_FLOAT_H
 
 #include "cpu/kernels.h"
-
-enum { CRUMB_ATTENTION_CHUNK = 128, CRUMB_KEY_BLOCK = 16 };
 
 typedef struct crumb_float_ops {
     /* out = x * r * weight, r = 1 / sqrt(mean(x^2) + eps); the squares are summed in 16 double lanes. out may be x. */
@@ -28,17 +15,9 @@ typedef struct crumb_float_ops {
     void (*rope)(float *head, const float *cosines, const float *sines, uint32_t dims, crumb_rope_pairing pairing);
     /* out = fn(gate) * up; out may be gate or up. */
     void (*gated)(const float *gate, const float *up, uint32_t n, crumb_activation_fn fn, float *out);
-    /* Rounds n floats to f16, to out[i * stride]; |x| beyond 65504 saturates, so that the cache holds no infinity. */
-    void (*store_f16)(const float *x, uint32_t n, uint16_t *out, size_t stride);
-    /* s[r * CHUNK + j] = q[r] . k[j] for all keys of n_blocks blocks, not yet scaled. q: [n_rows][head_dim]. */
-    void (*attention_scores)(const float *q, uint32_t n_rows, uint32_t head_dim, const uint16_t *blocks,
-                             uint32_t n_blocks, float *s);
     /* s -> p in place for the first n (> 0) scores; returns m and sets *sum to l. Up to the next multiple of 8 is
      * overwritten. */
     float (*attention_softmax)(float *s, uint32_t n, float scale, float *sum);
-    /* o[r][d] = sum over the first n_keys[r] keys of p[r * CHUNK + j] * v[j][d]. */
-    void (*attention_values)(const float *p, uint32_t n_rows, const uint32_t *n_keys, uint32_t head_dim,
-                             const uint16_t *v, float *o);
     /* o = a * o + b * chunk */
     void (*attention_merge)(float *o, float a, const float *chunk, float b, uint32_t n);
     /* exp(x): relative error below 2 ulp; x is clamped to [-87.3, 88.3]. */

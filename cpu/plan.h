@@ -8,6 +8,7 @@
 #ifndef CRUMB_CPU_PLAN_H
 #define CRUMB_CPU_PLAN_H
 
+#include "cpu/attention.h"
 #include "cpu/float.h"
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
@@ -25,12 +26,13 @@ struct crumb_device {
     char detail[96];
 };
 
-/* Keys [layer][sequence][head][position/16][head_dim][16], values [layer][sequence][head][position][head_dim]. */
+/* Keys and values: [layer][sequence][head][position / CRUMB_KEY_BLOCK] blocks, whose insides are the ops' affair. */
 struct crumb_kv_cache {
     crumb_kv_params params;
-    uint16_t *keys, *values;
+    const crumb_kv_ops *ops;
+    char *keys, *values;
     uint64_t n_bytes;
-    size_t head_stride; /* elements of one head: n_ctx rounded up to CRUMB_KEY_BLOCK, times head_dim */
+    size_t block_bytes, head_bytes; /* of keys, or of values */
 };
 
 typedef struct crumb_step crumb_step;
@@ -167,7 +169,7 @@ extern const crumb_step_kind crumb_step_rotate, crumb_step_attention;
 /* Bytes of a linear step's prepared inputs for `capacity` rows. */
 size_t crumb_linear_input_bytes(const crumb_step *s, uint32_t capacity);
 /* Bytes of scratch that a thread needs for attention with these shapes. */
-size_t crumb_attention_scratch_bytes(uint32_t n_head, uint32_t n_head_kv, uint32_t head_dim);
+size_t crumb_attention_scratch_bytes(const crumb_kv_ops *kv, uint32_t n_head, uint32_t n_head_kv, uint32_t head_dim);
 
 /* Checks an op's values, shapes and pointers (plan_check.c). */
 crumb_status crumb_op_check(const crumb_plan_desc *desc, size_t index, crumb_error *err);

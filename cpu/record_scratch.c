@@ -57,7 +57,8 @@ crumb_status crumb_record_scratch(crumb_recorder *r, crumb_error *err) {
             n_bytes = p->max_rows > 1 ? crumb_linear_input_bytes(s, p->max_rows) : 0;
             if (n_bytes > shared_inputs) shared_inputs = n_bytes;
         } else if (s->kind == &crumb_step_attention) {
-            n_bytes = crumb_attention_scratch_bytes(s->attention.n_head, s->attention.n_head_kv, s->attention.head_dim);
+            n_bytes = crumb_attention_scratch_bytes(p->kv->ops, s->attention.n_head, s->attention.n_head_kv,
+                                                    s->attention.head_dim);
             if (n_bytes > attention) attention = n_bytes;
         }
     }

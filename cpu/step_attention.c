@@ -1,4 +1,4 @@
-/* Rotation of queries and keys, the KV cache, and attention: the order of its sums is in cpu/float.h. */
+/* Rotation of queries and keys, the KV cache, and attention: the order of its sums is in cpu/attention.h. */
 #include "cpu/plan.h"
 
 #include "host/base/checked.h"
@@ -8,16 +8,15 @@
 
 static size_t head_of_cache(const crumb_kv_cache *kv, uint32_t layer, uint32_t sequence, uint32_t head) {
     const crumb_kv_params *p = &kv->params;
-    return (((size_t)layer * p->n_sequences + sequence) * p->n_head_kv + head) * kv->head_stride;
+    return (((size_t)layer * p->n_sequences + sequence) * p->n_head_kv + head) * kv->head_bytes;
 }
 
 static void store(const crumb_plan *p, const crumb_step *s, uint32_t row, uint32_t head, const float *k) {
     uint32_t dim = s->attention.head_dim, position = p->rows[row].position;
     const float *v = crumb_plan_floats(p, s->attention.v) + ((size_t)row * s->attention.n_head_kv + head) * dim;
-    size_t base = head_of_cache(p->kv, s->attention.kv_layer, p->rows[row].sequence, head);
-    size_t block = (size_t)(position / CRUMB_KEY_BLOCK) * CRUMB_KEY_BLOCK * dim + position % CRUMB_KEY_BLOCK;
-    p->device->ops->store_f16(k, dim, p->kv->keys + base + block, CRUMB_KEY_BLOCK);
-    p->device->ops->store_f16(v, dim, p->kv->values + base + (size_t)position * dim, 1);
+    size_t block = head_of_cache(p->kv, s->attention.kv_layer, p->rows[row].sequence, head) +
+                   position / CRUMB_KEY_BLOCK * p->kv->block_bytes;
+    p->kv->ops->store(k, v, dim, position % CRUMB_KEY_BLOCK, p->kv->keys + block, p->kv->values + block);
 }
 
 static uint64_t heads_to_rotate(const crumb_plan *p, const crumb_step *s) {
@@ -55,9 +54,9 @@ const crumb_step_kind crumb_step_rotate = {rotate_items, rotate};
 typedef struct queries {
     uint32_t row0, n_rows, group, n; /* n = n_rows * group */
     uint32_t kv_head;
-    const uint16_t *keys, *values; /* of the head and sequence, from position 0 */
+    const char *keys, *values; /* of the head and sequence, from position 0 */
     /* In the thread's scratch: */
-    float *q;           /* [n][head_dim] */
+    void *q;            /* [n], as the cache's ops want them */
     float *scores;      /* [n][CRUMB_ATTENTION_CHUNK] */
     float *chunk_o, *o; /* [n][head_dim]: of one chunk; merged */
     float *m, *l;       /* [n]: merged */
@@ -70,9 +69,10 @@ static uint32_t most_queries(uint32_t n_head, uint32_t n_head_kv) {
     return group > CRUMB_QUERY_ROWS ? group : CRUMB_QUERY_ROWS;
 }
 
-size_t crumb_attention_scratch_bytes(uint32_t n_head, uint32_t n_head_kv, uint32_t head_dim) {
+size_t crumb_attention_scratch_bytes(const crumb_kv_ops *kv, uint32_t n_head, uint32_t n_head_kv, uint32_t head_dim) {
     uint64_t n = most_queries(n_head, n_head_kv);
-    return crumb_round_up(n * (3ull * head_dim + CRUMB_ATTENTION_CHUNK + 5) * sizeof(float), 64);
+    uint64_t per_query = (2ull * head_dim + CRUMB_ATTENTION_CHUNK + 5) * sizeof(float) + kv->query_bytes(head_dim);
+    return crumb_round_up(n * per_query, 64);
 }
 
 static queries gather(const crumb_plan *p, const crumb_step *s, int thread, const crumb_row_block *block,
@@ -85,19 +85,19 @@ static queries gather(const crumb_plan *p, const crumb_step *s, int thread, cons
     float *scratch = (float *)(void *)(crumb_plan_thread(p, thread) + p->attention_scratch);
     size_t n = most_queries(s->attention.n_head, s->attention.n_head_kv);
     a.scores = scratch;
-    a.q = a.scores + n * CRUMB_ATTENTION_CHUNK;
-    a.chunk_o = a.q + n * dim;
+    a.chunk_o = a.scores + n * CRUMB_ATTENTION_CHUNK;
     a.o = a.chunk_o + n * dim;
     a.m = a.o + n * dim;
     a.l = a.m + n;
     a.chunk_m = a.l + n;
     a.chunk_l = a.chunk_m + n;
     a.n_keys = (uint32_t *)(void *)(a.chunk_l + n);
+    a.q = a.n_keys + n;
     const float *q = crumb_plan_floats(p, s->attention.q);
+    size_t group_bytes = group * p->kv->ops->query_bytes(dim);
     for (uint32_t r = 0; r < block->n; r++)
-        memcpy(a.q + (size_t)r * group * dim,
-               q + ((size_t)(block->row0 + r) * s->attention.n_head + (size_t)kv_head * group) * dim,
-               (size_t)group * dim * sizeof(float));
+        p->kv->ops->prepare(q + ((size_t)(block->row0 + r) * s->attention.n_head + (size_t)kv_head * group) * dim,
+                            group, dim, (char *)a.q + r * group_bytes);
     return a;
 }
 
@@ -117,12 +117,13 @@ static void attend_chunk(const crumb_plan *p, const crumb_step *s, const queries
         most = a->n_keys[i] > most ? a->n_keys[i] : most;
     }
     uint32_t n_blocks = (most + CRUMB_KEY_BLOCK - 1) / CRUMB_KEY_BLOCK;
-    ops->attention_scores(a->q, a->n, dim, a->keys + (size_t)first * dim, n_blocks, a->scores);
+    size_t begin = first / CRUMB_KEY_BLOCK * p->kv->block_bytes;
+    p->kv->ops->scores(a->q, a->n, dim, a->keys + begin, n_blocks, a->scores);
     for (uint32_t i = 0; i < a->n; i++)
         if (a->n_keys[i])
             m[i] = ops->attention_softmax(a->scores + (size_t)i * CRUMB_ATTENTION_CHUNK, a->n_keys[i],
                                           s->attention.scale, &l[i]);
-    ops->attention_values(a->scores, a->n, a->n_keys, dim, a->values + (size_t)first * dim, o);
+    p->kv->ops->values(a->scores, a->n, a->n_keys, dim, a->values + begin, o);
 }
 
 static void start_merge(const queries *a, uint32_t dim) {

@@ -146,7 +146,8 @@ typedef struct crumb_device_info {
 } crumb_device_info;
 
 typedef struct crumb_kv_params {
-    uint32_t n_layers, n_sequences, n_ctx, n_head_kv, head_dim; /* f16 [layer][sequence][head][position][head_dim] */
+    uint32_t n_layers, n_sequences, n_ctx, n_head_kv, head_dim; /* [layer][sequence][head][position][head_dim] */
+    crumb_kv_type type;
 } crumb_kv_params;
 
 typedef struct crumb_plan_desc {

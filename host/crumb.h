@@ -151,6 +151,11 @@ typedef enum crumb_activation {
     CRUMB_ACTIVATION_GROUP,    /* int8, one scale per weight group */
 } crumb_activation;
 
+typedef enum crumb_kv_type {
+    CRUMB_KV_F16 = 0,
+    CRUMB_KV_Q8, /* int8 with one f16 scale per 32 values: half the memory */
+} crumb_kv_type;
+
 typedef struct crumb_session_params {
     size_t struct_size;
     uint32_t n_ctx;      /* tokens the KV cache holds; 0: min(n_ctx_train, 4096) */
@@ -170,6 +175,7 @@ typedef struct crumb_session_params {
     /* Asked between batches and layers' ends; return true to stop with CRUMB_ERR_INTERRUPTED. */
     bool (*should_stop)(void *user);
     void *should_stop_user;
+    crumb_kv_type kv_type; /* how the context's keys and values are kept */
 } crumb_session_params;
 
 CRUMB_API crumb_session_params crumb_session_params_default(void);

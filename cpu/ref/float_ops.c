@@ -55,27 +55,6 @@ static void gated(const float *gate, const float *up, uint32_t n, crumb_activati
     }
 }
 
-static void store_f16(const float *x, uint32_t n, uint16_t *out, size_t stride) {
-    for (uint32_t i = 0; i < n; i++) {
-        float v = x[i];
-        v = -65504.0f > v ? -65504.0f : v;
-        v = 65504.0f < v ? 65504.0f : v;
-        out[i * stride] = crumb_f32_to_f16(v);
-    }
-}
-
-static void attention_scores(const float *q, uint32_t n_rows, uint32_t head_dim, const uint16_t *blocks,
-                             uint32_t n_blocks, float *s) {
-    for (uint32_t r = 0; r < n_rows; r++)
-        for (uint32_t j = 0; j < n_blocks * CRUMB_KEY_BLOCK; j++) {
-            const uint16_t *k = blocks + (size_t)(j / CRUMB_KEY_BLOCK) * CRUMB_KEY_BLOCK * head_dim;
-            float sum = 0;
-            for (uint32_t d = 0; d < head_dim; d++)
-                sum = fmaf(q[r * head_dim + d], crumb_f16_to_f32(k[d * CRUMB_KEY_BLOCK + j % CRUMB_KEY_BLOCK]), sum);
-            s[r * CRUMB_ATTENTION_CHUNK + j] = sum;
-        }
-}
-
 static float attention_softmax(float *s, uint32_t n, float scale, float *sum) {
     float max = -INFINITY, lanes[8] = {0};
     for (uint32_t j = 0; j < n; j++) {
@@ -92,17 +71,6 @@ static float attention_softmax(float *s, uint32_t n, float scale, float *sum) {
     return max;
 }
 
-static void attention_values(const float *p, uint32_t n_rows, const uint32_t *n_keys, uint32_t head_dim,
-                             const uint16_t *v, float *o) {
-    for (uint32_t r = 0; r < n_rows; r++)
-        for (uint32_t d = 0; d < head_dim; d++) {
-            float sum = 0;
-            for (uint32_t j = 0; j < n_keys[r]; j++)
-                sum = fmaf(p[r * CRUMB_ATTENTION_CHUNK + j], crumb_f16_to_f32(v[(size_t)j * head_dim + d]), sum);
-            o[(size_t)r * head_dim + d] = sum;
-        }
-}
-
 static void attention_merge(float *o, float a, const float *chunk, float b, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) o[i] = fmaf(o[i], a, chunk[i] * b);
 }
@@ -111,10 +79,7 @@ const crumb_float_ops crumb_float_ops__ref = {
     .rms_norm = rms_norm,
     .rope = rope,
     .gated = gated,
-    .store_f16 = store_f16,
-    .attention_scores = attention_scores,
     .attention_softmax = attention_softmax,
-    .attention_values = attention_values,
     .attention_merge = attention_merge,
     .exp = exp_ref,
 };

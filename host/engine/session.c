@@ -89,7 +89,8 @@ static crumb_status create_kv(crumb_session *s, crumb_error *err) {
                           .n_sequences = 1,
                           .n_ctx = s->params.n_ctx,
                           .n_head_kv = h->num_key_value_heads,
-                          .head_dim = h->head_dim};
+                          .head_dim = h->head_dim,
+                          .type = s->params.kv_type};
     return s->model->backend->device.kv_create(s->model->device, &kv, &s->kv, &s->stats.kv_bytes, err);
 }
 

@@ -46,6 +46,11 @@ class Bench(CommandTest):
     def test_json(self):
         self.check(json.loads(self.succeeds("bench", *SMALL, "-o", "json").stdout), FIELDS)
 
+    def test_types_of_the_cache(self):
+        for flags, name in (([], "f16"), (["--kv-cache", "q8"], "q8_0")):
+            result = json.loads(self.succeeds("bench", *SMALL, *flags, "--json").stdout)["results"][0]
+            self.assertEqual((result["type_k"], result["type_v"]), (name, name))
+
     def test_json_lines(self):
         lines = self.succeeds("bench", *SMALL, "-o", "jsonl").stdout.splitlines()
         self.check([json.loads(line) for line in lines], FIELDS)

@@ -85,6 +85,15 @@ class Text(CommandTest):
         self.assertEqual("One day" + text, self.succeeds("run", "-n", "8", "--temp", "0", "-p", "One day",
                                                          "--ignore-eos").stdout.rstrip("\n"))
 
+    def test_an_8_bit_cache(self):
+        def run(*flags):
+            done = self.succeeds("run", "-n", "20", "--temp", "0", "-p", "One day", "-v", *flags)
+            size = re.search(r"KV cache of \d+ tokens in (?:f16|q8) ([\d.]+) MB", done.stderr)
+            return done.stdout, float(size.group(1))
+        one, size = run("-t", "1", "--kv-cache", "q8")
+        self.assertEqual(one, run("-t", "2", "--kv-cache", "q8")[0])
+        self.assertAlmostEqual(size / run()[1], 17 / 32, delta=0.01)
+
     def test_quiet_and_colour(self):
         self.assertEqual(self.succeeds("run", "-n", "3", "--log-disable", "-ngl", "9").stderr, "")
         self.assertNotIn("\x1b", self.succeeds("run", "-n", "3").stdout)

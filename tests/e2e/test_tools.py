@@ -49,6 +49,23 @@ class Perplexity(CommandTest):
                         for f in (self.text, self.text + ".noise"))
         self.assertLess(2 * sense, noise)
 
+    def test_an_8_bit_cache_costs_no_quality(self):
+        told = self.succeeds("run", "-n", "500", "-c", "1024", "-s", "1", "--ignore-eos").stdout
+        with open(self.text, "w", encoding="utf-8") as out:  # a text that the model knows well
+            out.write(told)
+        flags = ["perplexity", "-f", self.text, "-c", "128", "--json"]
+        f16, q8, ct = (json.loads(self.succeeds(*flags, *extra).stdout)["perplexity"]
+                       for extra in ([], ["--kv-cache", "q8"], ["-ctk", "q8_0", "-ctv", "q8_0"]))
+        self.assertNotEqual(f16, q8)
+        self.assertLess(abs(q8 / f16 - 1), 0.005)  # 189 words; tests/model has a larger model and a long text
+        self.assertEqual(q8, ct)
+
+    def test_keys_and_values_are_kept_alike(self):
+        self.fails(2, "perplexity", "-f", self.text, "-ctk", "q8_0", says="--kv-cache f16 or q8 alone")
+        self.fails(2, "run", "-ctk", "f16", "-ctv", "q8_0", says="-ctk f16, -ctv q8_0")
+        self.fails(2, "run", "--kv-cache", "q8", "-ctv", "f16", says="--kv-cache q8")
+        self.fails(2, "run", "--kv-cache", "q4", says="f16|q8")
+
     def test_too_short_a_text(self):
         self.fails(2, "perplexity", "-f", self.text, "-c", "4096", says="8192 tokens")
         self.fails(2, "perplexity", says="-f FILE")

@@ -197,7 +197,7 @@ int main(int argc, char **argv) {
     crumb_device_params params = {.target = argc > 5 ? argv[5] : NULL, .n_threads = atoi(argv[4]), .log = print_log};
     check(backend->device.open(&params, &device, &err));
     build(s);
-    crumb_kv_params kv_params = {s->n_layers, 1, position + n_rows, s->n_head_kv, s->head_dim};
+    crumb_kv_params kv_params = {s->n_layers, 1, position + n_rows, s->n_head_kv, s->head_dim, CRUMB_KV_F16};
     crumb_kv_cache *kv;
     uint64_t kv_bytes;
     check(backend->device.kv_create(device, &kv_params, &kv, &kv_bytes, &err));

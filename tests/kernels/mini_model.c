@@ -264,6 +264,16 @@ static double as_half(double x) {
     return (double)crumb_f16_to_f32(crumb_f32_to_f16((float)x));
 }
 
+/* A head's key or value as the cache keeps it. */
+static void round_as_stored(crumb_kv_type type, double *x) {
+    for (uint32_t d = 0; d < MINI_DIM && type == CRUMB_KV_F16; d++) x[d] = as_half(x[d]);
+    if (type == CRUMB_KV_F16) return;
+    double most = 0;
+    for (uint32_t d = 0; d < MINI_DIM; d++) most = fmax(most, fabs(x[d])); /* one group: MINI_DIM is below 32 */
+    double step = as_half(most / 127);
+    for (uint32_t d = 0; d < MINI_DIM; d++) x[d] = fmax(-127, fmin(127, rint(x[d] / step))) * step;
+}
+
 /* keys, values: [position][MINI_KV_HEADS][MINI_DIM] */
 static void attend(const double *q, const double *keys, const double *values, uint32_t position, double *out) {
     const uint32_t width = MINI_KV_HEADS * MINI_DIM;
@@ -300,9 +310,9 @@ static void evaluate_layer(const mini_model *m, unsigned layer, uint32_t positio
     for (uint32_t i = 0; i < MINI_HEADS * MINI_DIM; i++) q[i] += (double)l->q_bias[i];
     for (uint32_t i = 0; i < MINI_HEADS; i++) rotate(q + i * MINI_DIM, m, position, dims, l->pairing);
     for (uint32_t i = 0; i < MINI_KV_HEADS; i++) rotate(k + i * MINI_DIM, m, position, dims, l->pairing);
-    for (uint32_t i = 0; i < width; i++) {
-        k[i] = as_half(k[i]);
-        v[i] = as_half(v[i]);
+    for (uint32_t i = 0; i < width; i += MINI_DIM) {
+        round_as_stored(m->kv.type, k + i);
+        round_as_stored(m->kv.type, v + i);
     }
     attend(q, keys, values, position, o);
     multiply(&l->o, o, x);

@@ -49,7 +49,7 @@ void mini_create(mini_model *m, crumb_act_quant act, uint32_t seed, uint32_t n_s
 void mini_destroy(mini_model *m);
 
 /* Logits [n_tokens][MINI_VOCAB] of tokens at positions 0.. of one sequence, in double, activations not quantized, K and
- * V rounded to f16 as the cache does. */
+ * V rounded as a cache of m->kv.type does. */
 void mini_evaluate(const mini_model *m, const int32_t *tokens, uint32_t n_tokens, double *logits);
 
 #endif

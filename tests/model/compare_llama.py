@@ -4,6 +4,7 @@ that they may take.
 
 usage: compare_llama.py --build FOLDER tokens NAME                  ten prompts continue alike
        compare_llama.py --build FOLDER perplexity NAME [--chunks N] within 0.5 %
+       compare_llama.py --build FOLDER kv8 NAME [--chunks N]        an 8-bit KV cache keeps the perplexity of f16's
        compare_llama.py --build FOLDER memory NAME                  no more than its parts and one tensor
 
 NAME is smollm2-Q4_1, smollm2-Q8_0, smollm2-Q4_0, smollm2-F16, ternary-TQ2_0 or ternary-TQ1_0. Without --chunks the
@@ -21,19 +22,31 @@ sys.path.insert(0, str(ROOT / "tools"))
 import peer_models  # noqa: E402
 
 TOLERANCE = 0.005
+KV8_TOLERANCE = 0.002  # 4000 predictions; over the whole text the difference is smaller
+
+
+def measure(build, path, text, chunks, *flags):
+    command = [str(build / "crumb"), "perplexity", "-m", str(path), "-f", str(text), *flags]
+    if chunks:
+        command += ["--chunks", str(chunks)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stderr}")
+    return float(re.search(r"Final estimate: PPL = (\d+\.\d+)", done.stdout + done.stderr).group(1))
+
+
+def kv8(build, path, chunks):
+    f16, q8 = (measure(build, path, peer_models.text(), chunks, "--kv-cache", kind) for kind in ("f16", "q8"))
+    print(f"perplexity with an f16 cache {f16:.4f}, with an 8-bit one {q8:.4f}: {q8 / f16 - 1:+.3%} of at most "
+          f"{KV8_TOLERANCE:.1%}")
+    return abs(q8 / f16 - 1) <= KV8_TOLERANCE
 
 
 def perplexity(build, path, expected, chunks):
     text = peer_models.text()
     if peer_models.sha256(text) != expected["text_sha256"]:
         raise peer_models.Unavailable("the package debian-faq has another text now: run tests/oracle/llama_fixtures.py")
-    command = [str(build / "crumb"), "perplexity", "-m", str(path), "-f", str(text)]
-    if chunks:
-        command += ["--chunks", str(chunks)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stderr}")
-    ours = float(re.search(r"Final estimate: PPL = (\d+\.\d+)", done.stdout + done.stderr).group(1))
+    ours = measure(build, path, text, chunks)
     theirs = expected["by_chunk"][chunks - 1] if chunks else expected["final"]
     difference = ours / theirs - 1
     print(f"perplexity of {chunks or len(expected['by_chunk'])} chunks: {ours:.4f}, llama.cpp {theirs:.4f}: "
@@ -44,7 +57,7 @@ def perplexity(build, path, expected, chunks):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--build", type=Path, default=ROOT / "build")
-    p.add_argument("what", choices=("tokens", "perplexity", "memory"))
+    p.add_argument("what", choices=("tokens", "perplexity", "kv8", "memory"))
     p.add_argument("name")
     p.add_argument("--chunks", type=int, default=0)
     a = p.parse_args()
@@ -57,6 +70,8 @@ def main():
             print(f"note: {path} is not byte for byte the file that {fixture.name} was made with")
         if a.what == "perplexity":
             good = perplexity(a.build, path, expected["perplexity"], a.chunks)
+        elif a.what == "kv8":
+            good = kv8(a.build, path, a.chunks)
         elif a.what == "memory":
             good = subprocess.run([programs / "memory_of_model", path]).returncode == 0
         else:

@@ -39,9 +39,11 @@ static crumb_model *open_model(const fixture *f, const char *target) {
     return model;
 }
 
-static crumb_session *create_session(crumb_model *model, crumb_activation activation, int n_threads) {
+static crumb_session *create_session_kv(crumb_model *model, crumb_activation activation, crumb_kv_type kv_type,
+                                        int n_threads) {
     crumb_session_params params = crumb_session_params_default();
     params.activation = activation;
+    params.kv_type = kv_type;
     params.n_threads = n_threads;
     params.n_threads_batch = n_threads;
     params.n_ctx = 32;
@@ -50,6 +52,10 @@ static crumb_session *create_session(crumb_model *model, crumb_activation activa
     crumb_error err = {0};
     if (crumb_session_create(model, &params, &session, &err) != CRUMB_OK) fail_msg("%s", err.message);
     return session;
+}
+
+static crumb_session *create_session(crumb_model *model, crumb_activation activation, int n_threads) {
+    return create_session_kv(model, activation, CRUMB_KV_F16, n_threads);
 }
 
 typedef struct logits_sink {
@@ -154,12 +160,17 @@ static void assert_same_bits(const fixture *f, const float *a, const float *b, c
 
 static void batch_and_threads_do_not_change_a_bit(void **state) {
     (void)state;
-    static const crumb_activation modes[] = {CRUMB_ACTIVATION_AUTO, CRUMB_ACTIVATION_FLOAT};
+    static const struct {
+        crumb_activation activation;
+        crumb_kv_type kv_type;
+    } modes[] = {{CRUMB_ACTIVATION_AUTO, CRUMB_KV_F16},
+                 {CRUMB_ACTIVATION_FLOAT, CRUMB_KV_F16},
+                 {CRUMB_ACTIVATION_AUTO, CRUMB_KV_Q8}};
     for (size_t i = 0; i < n_fixtures; i++) {
         const fixture *f = &fixtures[i];
         crumb_model *model = open_model(f, NULL);
         for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
-            crumb_session *session = create_session(model, modes[m], 1);
+            crumb_session *session = create_session_kv(model, modes[m].activation, modes[m].kv_type, 1);
             float *expected = score(session, f, 0, f->n_tokens);
             crumb_session_destroy(session);
             const size_t chunks[] = {1, 3, 5, f->n_tokens};
@@ -167,7 +178,7 @@ static void batch_and_threads_do_not_change_a_bit(void **state) {
                 for (int n_threads = 1; n_threads <= 2; n_threads++) {
                     char what[64];
                     snprintf(what, sizeof what, "mode %zu, pieces of %zu, %d threads", m, chunks[c], n_threads);
-                    session = create_session(model, modes[m], n_threads);
+                    session = create_session_kv(model, modes[m].activation, modes[m].kv_type, n_threads);
                     float *logits = score(session, f, 0, chunks[c]);
                     assert_same_bits(f, expected, logits, what);
                     free(logits);
@@ -180,13 +191,12 @@ static void batch_and_threads_do_not_change_a_bit(void **state) {
     }
 }
 
-static void rewinding_leaves_no_trace(void **state) {
-    (void)state;
+static void check_rewinding(crumb_kv_type kv_type) {
     crumb_error err = {0};
     for (size_t i = 0; i < n_fixtures; i++) {
         const fixture *f = &fixtures[i];
         crumb_model *model = open_model(f, NULL);
-        crumb_session *session = create_session(model, CRUMB_ACTIVATION_AUTO, 2);
+        crumb_session *session = create_session_kv(model, CRUMB_ACTIVATION_AUTO, kv_type, 2);
         float *expected = score(session, f, 0, f->n_tokens);
         const size_t keep = 4;
         assert_int_equal(crumb_session_rewind(session, 2, &err), CRUMB_OK);
@@ -204,6 +214,40 @@ static void rewinding_leaves_no_trace(void **state) {
     }
 }
 
+static void rewinding_leaves_no_trace(void **state) {
+    (void)state;
+    check_rewinding(CRUMB_KV_F16);
+    check_rewinding(CRUMB_KV_Q8);
+}
+
+/* Its logits differ, but only by what 8 bits lose. */
+static void an_8_bit_cache_is_smaller_and_nearly_as_good(void **state) {
+    (void)state;
+    double error = 0, total = 0;
+    for (size_t i = 0; i < n_fixtures; i++) {
+        const fixture *f = &fixtures[i];
+        crumb_model *model = open_model(f, NULL);
+        crumb_session *f16 = create_session_kv(model, CRUMB_ACTIVATION_FLOAT, CRUMB_KV_F16, 2);
+        crumb_session *q8 = create_session_kv(model, CRUMB_ACTIVATION_FLOAT, CRUMB_KV_Q8, 2);
+        crumb_session_stats f16_stats, q8_stats;
+        crumb_session_get_stats(f16, &f16_stats);
+        crumb_session_get_stats(q8, &q8_stats);
+        /* 8.5 bits of 16 from 32 dimensions on (tests/kernels/test_attention.c); these heads are as small as 8 */
+        assert_true(q8_stats.kv_bytes * 16 <= f16_stats.kv_bytes * 10);
+        float *expected = score(f16, f, 0, f->n_tokens), *logits = score(q8, f, 0, f->n_tokens);
+        for (size_t k = 0; k < (size_t)f->n_tokens * f->n_vocab; k++) {
+            error += ((double)logits[k] - (double)expected[k]) * ((double)logits[k] - (double)expected[k]);
+            total += (double)expected[k] * (double)expected[k];
+        }
+        free(expected);
+        free(logits);
+        crumb_session_destroy(f16);
+        crumb_session_destroy(q8);
+        crumb_model_close(model);
+    }
+    assert_true(error > 0 && error < 5e-4 * total);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(float_logits_equal_transformers),
@@ -211,6 +255,7 @@ int main(void) {
         cmocka_unit_test(default_tokens_equal_the_integer_model),
         cmocka_unit_test(batch_and_threads_do_not_change_a_bit),
         cmocka_unit_test(rewinding_leaves_no_trace),
+        cmocka_unit_test(an_8_bit_cache_is_smaller_and_nearly_as_good),
     };
     return cmocka_run_group_tests(tests, load_fixtures, free_fixtures);
 }

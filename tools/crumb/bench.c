@@ -114,6 +114,7 @@ static crumb_status run_test(bench_state *b, const bench_test *test, bench_resul
     params.n_ctx = (uint32_t)n_ctx;
     params.n_batch = (uint32_t)(r.n_ubatch < r.n_batch ? r.n_ubatch : r.n_batch);
     params.n_threads = params.n_threads_batch = r.n_threads;
+    r.kv_type = params.kv_type;
     CRUMB_TRY(make_tokens(b, n_ctx, err));
     CRUMB_TRY(crumb_session_create(b->model, &params, &b->session, err));
     crumb_status status = time_test(b, test, &r, err);

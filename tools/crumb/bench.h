@@ -13,6 +13,7 @@ typedef struct bench_result {
     const char *model_filename;
     int64_t n_prompt, n_gen, n_depth, n_batch, n_ubatch;
     int n_threads;
+    crumb_kv_type kv_type;
     /* what was measured */
     time_t test_time;
     size_t n_samples;

@@ -59,8 +59,9 @@ static void add_settings(cJSON *o, const bench_result *r) {
     cJSON_AddItemToObject(o, "n_batch", json_i64(r->n_batch));
     cJSON_AddItemToObject(o, "n_ubatch", json_i64(r->n_ubatch));
     cJSON_AddItemToObject(o, "n_threads", json_i64(r->n_threads));
-    cJSON_AddItemToObject(o, "type_k", text_item("f16"));
-    cJSON_AddItemToObject(o, "type_v", text_item("f16"));
+    const char *kv_type = r->kv_type == CRUMB_KV_Q8 ? "q8_0" : "f16";
+    cJSON_AddItemToObject(o, "type_k", text_item(kv_type));
+    cJSON_AddItemToObject(o, "type_v", text_item(kv_type));
     cJSON_AddItemToObject(o, "n_gpu_layers", json_i64(0));
     cJSON_AddItemToObject(o, "devices", text_item(r->info.device));
     cJSON_AddItemToObject(o, "n_prompt", json_i64(r->n_prompt));

@@ -42,11 +42,26 @@ static crumb_status check_repo(const cli_options *options, crumb_error *err) {
                       options->hf_repo);
 }
 
+/* --kv-cache, and llama.cpp's two options, which must agree with it and with each other. */
+static crumb_status find_kv_type(const cli_options *options, crumb_kv_type *out, crumb_error *err) {
+    const char *k = options->cache_type_k, *v = options->cache_type_v, *own = options->kv_cache;
+    const char *both = k && v && strcmp(k, v) == 0 ? k : "f16";
+    *out = strncmp(own ? own : both, "q8", 2) == 0 ? CRUMB_KV_Q8 : CRUMB_KV_F16;
+    const char *name = *out == CRUMB_KV_Q8 ? "q8_0" : "f16";
+    if ((!k || strcmp(k, name) == 0) && (!v || strcmp(v, name) == 0)) return CRUMB_OK;
+    return crumb_fail(
+        err, CRUMB_ERR_ARGUMENT,
+        "-ctk %s, -ctv %s, --kv-cache %s: keys and values are kept alike; give --kv-cache f16 or q8 alone",
+        k ? k : "f16", v ? v : "f16", own ? own : "f16");
+}
+
 crumb_status cli_model_open(const cli_options *options, const char *path, const char *synthetic, int n_threads,
                             crumb_model **out, crumb_error *err) {
     cli_catch_interrupt(); /* from here on there is something to end cleanly */
     CRUMB_TRY(check_repo(options, err));
     CRUMB_TRY(check_device(options, err));
+    crumb_kv_type kv_type;
+    CRUMB_TRY(find_kv_type(options, &kv_type, err));
     crumb_model_params params = crumb_model_params_default();
     params.device = "cpu";
     params.target = options->target;
@@ -79,6 +94,7 @@ crumb_session_params cli_session_params(const cli_options *options) {
     params.n_threads_batch = (int)options->n_threads_batch;
     for (int i = 0; i < 4; i++)
         if (strcmp(options->activation, names[i]) == 0) params.activation = (crumb_activation)i;
+    find_kv_type(options, &params.kv_type, NULL); /* cli_model_open has checked it */
     params.should_stop = cli_interrupted;
     return params;
 }

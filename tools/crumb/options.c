@@ -29,6 +29,10 @@ const cli_option cli_option_table[] = {
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_ENGINE,
      .help = "how activations are quantized: as the weights' type wants it, not at all (slow, for comparing with float "
              "references), int8 with one scale per token, or int8 with one scale per weight group"},
+    {"--kv-cache", CLI_CHOICE, "f16|q8", AT(kv_cache), .commands = CLI_ENGINE,
+     .help =
+         "how the context's keys and values are kept; q8: int8 with a scale per 32 values, half the memory and half "
+         "the reading of f16, which is the default"},
     {"-t --threads", CLI_INT, "N", AT(n_threads), "0", RANGE(0, 1024), CLI_RUN | CLI_PERPLEXITY, .help = THREADS_HELP,
      .note = "the default is one per physical core, not per logical processor"},
     {"-t --threads", CLI_INTS, "N,...", AT(bench_threads), "0", RANGE(0, 1024), CLI_BENCH, .help = THREADS_HELP},
@@ -184,10 +188,9 @@ const cli_option cli_option_table[] = {
      .note = "this build has no GPU backend, so there is nothing to split", .quiet = "auto|0"},
     {"-fa --flash-attn", CLI_OPTIONAL, "on|off|auto|1|0", NOWHERE, .commands = CLI_ENGINE,
      .note = "attention has one implementation, which never stores the score matrix", .quiet = "on|auto|1"},
-    {"-ctk --cache-type-k", CLI_UNUSED_VALUE, "TYPE", NOWHERE, .commands = CLI_ENGINE, .note = "the KV cache is f16",
-     .quiet = "f16"},
-    {"-ctv --cache-type-v", CLI_UNUSED_VALUE, "TYPE", NOWHERE, .commands = CLI_ENGINE, .note = "the KV cache is f16",
-     .quiet = "f16"},
+    {"-ctk --cache-type-k", CLI_CHOICE, "f16|q8_0", AT(cache_type_k), .commands = CLI_ENGINE,
+     .note = "keys and values are kept alike: give -ctk and -ctv the same type, or --kv-cache f16 or q8"},
+    {"-ctv --cache-type-v", CLI_CHOICE, "f16|q8_0", AT(cache_type_v), .commands = CLI_ENGINE, .note = "as -ctk"},
     {"--no-mmap", CLI_UNUSED, NOWHERE, .commands = CLI_ENGINE,
      .note = "weights are packed into memory anyway; the file is not read again after loading"},
     {"-cnv --conversation", CLI_UNUSED, NOWHERE, .commands = CLI_RUN,

@@ -37,7 +37,7 @@ typedef struct cli_texts {
 typedef struct cli_options {
     /* model and machine */
     const char *model, *device, *backend, *target, *hf_repo;
-    const char *activation;
+    const char *activation, *kv_cache, *cache_type_k, *cache_type_v;
     int64_t n_threads, n_threads_batch, n_ctx, n_batch, n_ubatch;
     bool mlock, verbose, quiet, json, list_devices, roofline, help;
     /* text in and out */

@@ -30,12 +30,22 @@ typedef struct run_state {
 
 /* ---- what is printed --------------------------------------------------------------------------------------- */
 
+static void print_memory(const run_state *r) {
+    crumb_session_stats stats;
+    crumb_session_get_stats(r->session, &stats);
+    cli_note("memory: weights %.2f MB, KV cache of %zu tokens in %s %.2f MB, scratch %.2f MB",
+             (double)r->info.weight_bytes / 1e6, crumb_session_capacity(r->session),
+             cli_session_params(r->options).kv_type == CRUMB_KV_Q8 ? "q8" : "f16", (double)stats.kv_bytes / 1e6,
+             (double)stats.scratch_bytes / 1e6);
+}
+
 static void print_header(const run_state *r) {
     char label[128];
     cli_note("version %s, model %s (%s), device %s (%s), kernels %s, no GPU: this build has no GPU backend",
              crumb_version(), r->info.name, cli_model_label(&r->info, label), r->info.device, cli_cpu_name(),
              r->info.target);
     cli_say_notes(r->options);
+    if (r->options->verbose) print_memory(r);
     if (r->options->seed < 0 && r->options->temperature > 0)
         cli_note("seed %llu (-s %llu gives the same text again)", (unsigned long long)r->seed,
                  (unsigned long long)r->seed);

@@ -1,0 +1,30 @@
+#include "cpu/attention.h"
+
+#include <string.h>
+
+const crumb_kv_ops *crumb_kv_ops_select(crumb_kv_type type, crumb_isa isa) {
+    bool avx2 = isa >= CRUMB_ISA_AVX2;
+    if (type == CRUMB_KV_Q8) return avx2 ? &crumb_kv_q8__avx2 : &crumb_kv_q8__ref;
+    return avx2 ? &crumb_kv_f16__avx2 : &crumb_kv_f16__ref;
+}
+
+size_t crumb_kv_f16_block_bytes(uint32_t head_dim) {
+    return (size_t)CRUMB_KEY_BLOCK * head_dim * sizeof(uint16_t);
+}
+
+size_t crumb_kv_f16_query_bytes(uint32_t head_dim) {
+    return head_dim * sizeof(float);
+}
+
+void crumb_kv_f16_prepare(const float *q, uint32_t n_rows, uint32_t head_dim, void *queries) {
+    memcpy(queries, q, (size_t)n_rows * head_dim * sizeof(float));
+}
+
+size_t crumb_kv_q8_block_bytes(uint32_t head_dim) {
+    return crumb_kv_codes_offset(head_dim) + CRUMB_KEY_BLOCK * crumb_kv_stored_dims(head_dim);
+}
+
+/* Codes, then the scale. */
+size_t crumb_kv_q8_query_bytes(uint32_t head_dim) {
+    return crumb_kv_stored_dims(head_dim) * sizeof(int16_t) + sizeof(float);
+}

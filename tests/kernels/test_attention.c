@@ -1,0 +1,217 @@
+/* Attention over a cache of either type: the reference against double precision from what the cache should hold, every
+ * other tier against the reference bit for bit. */
+#include "cpu/attention.h"
+#include "cpu/float.h"
+#include "host/base/half.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CHUNK = CRUMB_ATTENTION_CHUNK, BLOCK = CRUMB_KEY_BLOCK, MOST_DIM = 256, MOST_ROWS = 16 };
+static const uint32_t dims[] = {1, 4, 8, 12, 24, 31, 32, 40, 63, 64, 80, 96, 112, 128, 192, 256};
+enum { N_DIMS = sizeof dims / sizeof dims[0] };
+static const crumb_kv_type types[] = {CRUMB_KV_F16, CRUMB_KV_Q8};
+
+static uint32_t random_state = 1;
+static float uniform(float low, float high) {
+    random_state = random_state * 1664525u + 1013904223u;
+    return low + (high - low) * (float)(random_state >> 8) / 16777216.0f;
+}
+static void fill(float *out, size_t n, float low, float high) {
+    for (size_t i = 0; i < n; i++) out[i] = uniform(low, high);
+}
+
+/* One chunk of keys, and several queries that see different numbers of them. */
+typedef struct chunk_case {
+    uint32_t n_rows, head_dim;
+    float q[MOST_ROWS * MOST_DIM], keys[CHUNK * MOST_DIM], values[CHUNK * MOST_DIM]; /* as given */
+    uint32_t n_keys[MOST_ROWS];
+    float scores[MOST_ROWS * CHUNK], o[MOST_ROWS * MOST_DIM], m[MOST_ROWS], l[MOST_ROWS];
+    char key_blocks[CHUNK * MOST_DIM * 2], value_blocks[CHUNK * MOST_DIM * 2], queries[MOST_ROWS * MOST_DIM * 8];
+} chunk_case;
+
+static void store_chunk(crumb_kv_type type, crumb_isa isa, chunk_case *c) {
+    const crumb_kv_ops *ops = crumb_kv_ops_select(type, isa);
+    size_t block_bytes = ops->block_bytes(c->head_dim);
+    assert_true(block_bytes * (CHUNK / BLOCK) <= sizeof c->key_blocks);
+    assert_true(ops->query_bytes(c->head_dim) % 4 == 0);
+    for (uint32_t j = 0; j < CHUNK; j++)
+        ops->store(c->keys + (size_t)j * c->head_dim, c->values + (size_t)j * c->head_dim, c->head_dim, j % BLOCK,
+                   c->key_blocks + j / BLOCK * block_bytes, c->value_blocks + j / BLOCK * block_bytes);
+}
+
+static void run_chunk(crumb_kv_type type, crumb_isa isa, chunk_case *c, float scale) {
+    const crumb_kv_ops *ops = crumb_kv_ops_select(type, isa);
+    const crumb_float_ops *floats = crumb_float_ops_select(isa);
+    uint32_t most = 0;
+    for (uint32_t r = 0; r < c->n_rows; r++) most = c->n_keys[r] > most ? c->n_keys[r] : most;
+    for (size_t i = 0; i < MOST_ROWS * CHUNK; i++) c->scores[i] = NAN; /* what lies behind a row's keys is not read */
+    ops->prepare(c->q, c->n_rows, c->head_dim, c->queries);
+    ops->scores(c->queries, c->n_rows, c->head_dim, c->key_blocks, (most + BLOCK - 1) / BLOCK, c->scores);
+    for (uint32_t r = 0; r < c->n_rows; r++)
+        if (c->n_keys[r]) c->m[r] = floats->attention_softmax(c->scores + r * CHUNK, c->n_keys[r], scale, &c->l[r]);
+    ops->values(c->scores, c->n_rows, c->n_keys, c->head_dim, c->value_blocks, c->o);
+}
+
+/* What the cache should hold of n values: halves, or groups of 32 with a common step. */
+static void round_as_stored(crumb_kv_type type, const float *x, uint32_t n, double *out) {
+    for (uint32_t d = 0; d < n; d++) out[d] = (double)crumb_f16_to_f32(crumb_f32_to_f16(x[d]));
+    for (uint32_t g = 0; g < n && type == CRUMB_KV_Q8; g += 32) {
+        float most = 0;
+        for (uint32_t d = g; d < n && d < g + 32; d++) most = fmaxf(most, fabsf(x[d]));
+        double step = (double)crumb_f16_to_f32(crumb_f32_to_f16(most / 127));
+        for (uint32_t d = g; d < n && d < g + 32; d++)
+            out[d] = step > 0 ? fmax(-127, fmin(127, rint((double)x[d] / step))) * step : 0;
+    }
+}
+
+static void check_row(crumb_kv_type type, const chunk_case *c, uint32_t r, float scale) {
+    static double keys[CHUNK][MOST_DIM], values[CHUNK][MOST_DIM];
+    double p[CHUNK], sum = 0, max = -1e300;
+    for (uint32_t j = 0; j < c->n_keys[r]; j++) {
+        round_as_stored(type, c->keys + (size_t)j * c->head_dim, c->head_dim, keys[j]);
+        round_as_stored(type, c->values + (size_t)j * c->head_dim, c->head_dim, values[j]);
+        p[j] = 0;
+        for (uint32_t d = 0; d < c->head_dim; d++) p[j] += (double)c->q[r * c->head_dim + d] * keys[j][d];
+        p[j] *= (double)scale;
+        max = fmax(max, p[j]);
+    }
+    for (uint32_t j = 0; j < c->n_keys[r]; j++) sum += p[j] = exp(p[j] - max);
+    for (uint32_t d = 0; d < c->head_dim && c->n_keys[r]; d++) {
+        double exact = 0;
+        for (uint32_t j = 0; j < c->n_keys[r]; j++) exact += p[j] / sum * values[j][d];
+        /* Queries and weights of an 8-bit cache are rounded to 16 bits; and in test data a value may lie on an edge
+         * between two codes. */
+        double tolerance = type == CRUMB_KV_Q8 ? 3e-4 : 1e-5;
+        assert_true(fabs((double)(c->o[r * c->head_dim + d] / c->l[r]) - exact) < tolerance);
+    }
+}
+
+/* The last row by itself gives the same bits. */
+static void check_alone(crumb_kv_type type, crumb_isa isa, const chunk_case *a, chunk_case *alone, float scale) {
+    uint32_t dim = a->head_dim, last = a->n_rows - 1;
+    *alone = *a;
+    memcpy(alone->q, a->q + last * dim, dim * sizeof(float));
+    alone->n_rows = 1;
+    alone->n_keys[0] = a->n_keys[last];
+    run_chunk(type, isa, alone, scale);
+    assert_memory_equal(alone->o, a->o + last * dim, dim * sizeof(float));
+}
+
+static void check_case(crumb_kv_type type, chunk_case *a, chunk_case *b, chunk_case *alone) {
+    float scale = 1 / sqrtf((float)a->head_dim);
+    memset(a->key_blocks, 0, sizeof a->key_blocks);
+    memset(a->value_blocks, 0, sizeof a->value_blocks);
+    *b = *a;
+    store_chunk(type, CRUMB_ISA_SCALAR, a);
+    run_chunk(type, CRUMB_ISA_SCALAR, a, scale);
+    for (uint32_t r = 0; r < a->n_rows; r++) check_row(type, a, r, scale);
+    for (crumb_isa isa = CRUMB_ISA_AVX2; isa < CRUMB_ISA_COUNT; isa++) {
+        if (!crumb_isa_available(isa)) continue;
+        store_chunk(type, isa, b);
+        assert_memory_equal(b->key_blocks, a->key_blocks, sizeof a->key_blocks);
+        assert_memory_equal(b->value_blocks, a->value_blocks, sizeof a->value_blocks);
+        run_chunk(type, isa, b, scale);
+        assert_memory_equal(b->o, a->o, sizeof a->o);
+        assert_memory_equal(b->m, a->m, sizeof a->m);
+        assert_memory_equal(b->l, a->l, sizeof a->l);
+        check_alone(type, isa, a, alone, scale);
+    }
+}
+
+static void chunks_agree(void **state) {
+    (void)state;
+    chunk_case *a = calloc(1, sizeof *a), *b = calloc(1, sizeof *b), *alone = calloc(1, sizeof *alone);
+    for (size_t t = 0; t < 2; t++)
+        for (size_t i = 0; i < N_DIMS; i++)
+            for (uint32_t n_rows = 1; n_rows <= MOST_ROWS; n_rows += n_rows < 8 ? 1 : 4) {
+                memset(a, 0, sizeof *a);
+                a->n_rows = n_rows;
+                a->head_dim = dims[i];
+                fill(a->q, n_rows * dims[i], -2, 2);
+                fill(a->keys, CHUNK * dims[i], -2, 2);
+                fill(a->values, CHUNK * dims[i], -2, 2);
+                for (uint32_t r = 0; r < n_rows; r++)
+                    a->n_keys[r] = (random_state >> 9) % (CHUNK + 1) * (r + 1) / n_rows;
+                if (n_rows == 1) a->n_keys[0] = CHUNK;
+                check_case(types[t], a, b, alone);
+            }
+    free(a);
+    free(b);
+    free(alone);
+}
+
+/* Sizes at the edge of what each type can hold: nothing becomes infinite, and tiers still agree. */
+static void extremes_stay_finite(void **state) {
+    (void)state;
+    static const float sizes[] = {0, 1e-30f, 1e-9f, 3e-6f, 6e4f, 1e9f, 1e30f};
+    chunk_case *a = calloc(1, sizeof *a), *b = calloc(1, sizeof *b);
+    for (size_t t = 0; t < 2; t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            memset(a, 0, sizeof *a);
+            a->n_rows = 3;
+            a->head_dim = 72;
+            a->n_keys[0] = a->n_keys[1] = a->n_keys[2] = 77;
+            fill(a->q, 3 * 72, -1, 1);
+            fill(a->keys, CHUNK * 72, -sizes[i], sizes[i]);
+            fill(a->values, CHUNK * 72, -sizes[i], sizes[i]);
+            *b = *a;
+            store_chunk(types[t], CRUMB_ISA_SCALAR, a);
+            run_chunk(types[t], CRUMB_ISA_SCALAR, a, 1);
+            for (uint32_t d = 0; d < 3 * 72; d++) assert_true(isfinite(a->o[d]));
+            for (crumb_isa isa = CRUMB_ISA_AVX2; isa < CRUMB_ISA_COUNT; isa++) {
+                if (!crumb_isa_available(isa)) continue;
+                store_chunk(types[t], isa, b);
+                run_chunk(types[t], isa, b, 1);
+                assert_memory_equal(b->value_blocks, a->value_blocks, sizeof a->value_blocks);
+                assert_memory_equal(b->o, a->o, sizeof a->o);
+            }
+        }
+    free(a);
+    free(b);
+}
+
+/* The largest sums that can be are exact: every code and weight at its limit, all of one sign. */
+static void sums_do_not_overflow(void **state) {
+    (void)state;
+    chunk_case *a = calloc(1, sizeof *a);
+    for (int isa = CRUMB_ISA_SCALAR; isa <= (int)crumb_isa_best(); isa++)
+        for (int side = 0; side < 2; side++) {
+            float sign = side ? -1.0f : 1.0f;
+            if (!crumb_isa_available((crumb_isa)isa)) continue;
+            a->n_rows = 1;
+            a->head_dim = MOST_DIM;
+            a->n_keys[0] = CHUNK;
+            for (size_t i = 0; i < MOST_DIM; i++) a->q[i] = 1;
+            for (size_t i = 0; i < CHUNK * MOST_DIM; i++) a->keys[i] = a->values[i] = 127 * sign;
+            store_chunk(CRUMB_KV_Q8, (crumb_isa)isa, a);
+            run_chunk(CRUMB_KV_Q8, (crumb_isa)isa, a, 1.0f / MOST_DIM);
+            assert_true(fabsf(a->m[0] - 127 * sign) < 1e-4f && fabsf(a->l[0] - CHUNK) < 1e-3f);
+            for (size_t d = 0; d < MOST_DIM; d++) assert_true(fabsf(a->o[d] / a->l[0] - 127 * sign) < 1e-3f);
+        }
+    free(a);
+}
+
+static void eight_bits_take_half(void **state) {
+    (void)state;
+    for (uint32_t dim = 32; dim <= 256; dim += 32) {
+        size_t f16 = crumb_kv_f16_block_bytes(dim), q8 = crumb_kv_q8_block_bytes(dim);
+        assert_int_equal(q8 * 32, f16 * 17); /* 8.5 of 16 bits */
+    }
+    assert_true(crumb_kv_q8_block_bytes(UINT32_MAX) > UINT32_MAX);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks_agree),
+        cmocka_unit_test(extremes_stay_finite),
+        cmocka_unit_test(sums_do_not_overflow),
+        cmocka_unit_test(eight_bits_take_half),
+    };
+    return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
+}
