@@ -1,5 +1,6 @@
 #include "cpu/probe.h"
 
+#include "cpu/chunks.h"
 #include "cpu/walk.h"
 #include "host/base/checked.h"
 #include "host/base/memory.h"
@@ -8,12 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { READ_UNIT = 1024, STREAMS = 8, LINE = 64, PREFETCH = 16 * LINE, DOT_ROUNDS = 1000000, STEPS = 2000 };
+enum { READ_UNIT = 8192, STREAMS = 8, LINE = 64, PREFETCH = 16 * LINE, STEPS = 2000, WAKING_STEPS = 100 };
+/* Work is cut into chunks that threads take one after the other, as the kernels' is: a core that is slower, or busy
+ * with something else for a moment, costs the probe what it costs them. */
+enum { MAX_CHUNKS = 4096, DOT_CHUNKS_PER_THREAD = 16, DOT_ROUNDS = 1000000 / DOT_CHUNKS_PER_THREAD };
+/* A pass reads a window of the buffer, and the next one the window behind: about as long as what it is compared with,
+ * so that what interrupts one interrupts the other as often. */
+static const uint64_t window_bytes = UINT64_C(32) << 20;
 
 struct crumb_probe {
     crumb_pool *pool;
     uint8_t *data; /* NULL: without memory */
-    uint64_t n_bytes, part_bytes;
+    crumb_probe_read_fn *read;
+    uint64_t n_bytes;
+    uint32_t window, n_windows, n_chunks;
+    uint32_t bounds[MAX_CHUNKS + 1];       /* of a window's chunks, in READ_UNITs */
     uint64_t sink[CRUMB_POOL_MAX_THREADS]; /* keeps the compiler from dropping the work */
 };
 
@@ -37,9 +47,9 @@ static uint64_t read_scalar(const void *p, uint64_t n_bytes) {
 
 typedef struct pass {
     crumb_probe *probe;
-    void (*run)(crumb_probe *probe, uint32_t thread, uint64_t argument);
+    void (*run)(crumb_probe *probe, uint32_t item, uint64_t argument, uint64_t *sink);
     uint64_t argument;
-    uint32_t n_items;
+    uint32_t n_items; /* 0: one per thread */
 } pass;
 
 static uint32_t pass_items(void *ctx, uint32_t step) {
@@ -48,17 +58,18 @@ static uint32_t pass_items(void *ctx, uint32_t step) {
 }
 
 static void pass_run(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
-    (void)step, (void)walker;
+    (void)step;
     pass *p = ctx;
-    if (p->run) p->run(p->probe, item, p->argument);
+    p->run(p->probe, item, p->argument, &p->probe->sink[walker->thread]);
 }
 
-/* Seconds for n_steps steps of one item per thread. */
+/* Seconds for n_steps steps. */
 static double time_pass(crumb_probe *probe, pass *p, uint32_t n_steps) {
     crumb_walk walk;
     p->probe = probe;
-    p->n_items = (uint32_t)crumb_pool_threads(probe->pool);
-    crumb_walk_init(&walk, probe->pool, (int)p->n_items, n_steps, pass_items, pass_run, p);
+    const int n_threads = crumb_pool_threads(probe->pool);
+    if (p->n_items == 0) p->n_items = (uint32_t)n_threads;
+    crumb_walk_init(&walk, probe->pool, n_threads, n_steps, pass_items, pass_run, p);
     uint64_t began = crumb_now_ns();
     crumb_walk_run(&walk);
     double seconds = (double)(crumb_now_ns() - began + 1) * 1e-9;
@@ -66,14 +77,17 @@ static double time_pass(crumb_probe *probe, pass *p, uint32_t n_steps) {
     return seconds;
 }
 
-static void touch_part(crumb_probe *probe, uint32_t thread, uint64_t argument) {
-    memset(probe->data + thread * probe->part_bytes, (int)(thread + argument), probe->part_bytes);
+static void touch_window(crumb_probe *probe, uint32_t item, uint64_t argument, uint64_t *sink) {
+    (void)sink;
+    memset(probe->data + item * window_bytes, (int)(item + argument), window_bytes);
 }
 
-static void read_part(crumb_probe *probe, uint32_t thread, uint64_t argument) {
+static void read_chunk(crumb_probe *probe, uint32_t item, uint64_t argument, uint64_t *sink) {
     (void)argument;
-    crumb_probe_read_fn *read = crumb_isa_available(CRUMB_ISA_AVX2) ? crumb_probe_read__avx2 : read_scalar;
-    probe->sink[thread] += read(probe->data + thread * probe->part_bytes, probe->part_bytes);
+    const uint32_t chunk = probe->n_chunks - 1 - item; /* the highest item is taken first, and the largest chunk */
+    const uint64_t begin = (uint64_t)probe->bounds[chunk] * READ_UNIT;
+    const uint64_t end = (uint64_t)probe->bounds[chunk + 1] * READ_UNIT;
+    *sink += probe->read(probe->data + probe->window * window_bytes + begin, end - begin);
 }
 
 static crumb_probe_dot_fn *dot_of(crumb_isa isa) {
@@ -88,26 +102,47 @@ static crumb_probe_dot_fn *dot_of(crumb_isa isa) {
     return NULL;
 }
 
-static void dot_part(crumb_probe *probe, uint32_t thread, uint64_t argument) {
-    probe->sink[thread] += dot_of((crumb_isa)argument)(DOT_ROUNDS);
+static void dot_part(crumb_probe *probe, uint32_t item, uint64_t argument, uint64_t *sink) {
+    (void)probe, (void)item;
+    *sink += dot_of((crumb_isa)argument)(DOT_ROUNDS);
 }
 
 /* ---- the probe --------------------------------------------------------------------------------------------- */
 
+/* A roof is what the best way reaches: some processors are faster when lines are asked for early, others without. */
+static void choose_read(crumb_probe *probe) {
+    enum { PASSES = 7 };
+    crumb_probe_read_fn *const ways[] = {crumb_probe_read__avx2, crumb_probe_read_ahead__avx2};
+    double best[2] = {0};
+    probe->read = read_scalar;
+    if (!crumb_isa_available(CRUMB_ISA_AVX2)) return;
+    for (int i = 0; i < 2 * PASSES; i++) {
+        probe->read = ways[i % 2];
+        const double gb_s = crumb_probe_read(probe);
+        if (gb_s > best[i % 2]) best[i % 2] = gb_s;
+    }
+    probe->read = ways[best[1] > best[0]];
+}
+
 crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err) {
     if (probe->data) return CRUMB_OK;
     const uint64_t least = UINT64_C(128) << 20, cache = crumb_cache_bytes(3);
-    const uint64_t n = (uint64_t)crumb_pool_threads(probe->pool);
-    uint64_t wanted = cache > least / 4 ? 4 * cache + least / 4 : least;
-    probe->part_bytes = crumb_round_up(wanted / n, READ_UNIT * STREAMS);
-    probe->n_bytes = probe->part_bytes * n;
+    const uint64_t wanted = cache > least / 4 ? 4 * cache + least / 4 : least;
+    const uint32_t n_units = (uint32_t)(window_bytes / READ_UNIT);
+    probe->n_bytes = crumb_round_up(wanted, window_bytes);
+    probe->n_windows = (uint32_t)(probe->n_bytes / window_bytes);
+    probe->n_chunks = 0;
+    for (uint32_t at = 0; at < n_units; probe->bounds[++probe->n_chunks] = at)
+        at = crumb_chunk_end(at, n_units, READ_UNIT, crumb_pool_threads(probe->pool), 0);
     if (probe->n_bytes > crumb_memory_available_bytes() / 2)
         return crumb_fail(err, CRUMB_ERR_MEMORY, "measuring memory takes %llu MB, more than half of what is free",
                           (unsigned long long)(probe->n_bytes >> 20));
     void *data;
     CRUMB_TRY(crumb_pages_alloc(probe->n_bytes, "the bandwidth probe", &data, err));
     probe->data = data;
-    time_pass(probe, &(pass){.run = touch_part, .argument = 1}, 1); /* untouched pages are all one page of zeros */
+    /* Untouched pages are all one page of zeros. */
+    time_pass(probe, &(pass){.run = touch_window, .argument = 1, .n_items = probe->n_windows}, 1);
+    choose_read(probe);
     return CRUMB_OK;
 }
 
@@ -135,9 +170,27 @@ crumb_pool *crumb_probe_pool(const crumb_probe *probe) {
     return probe->pool;
 }
 
+/* Work that each item of a step does, so that threads must wait for each other: a microsecond. */
+static void step_part(crumb_probe *probe, uint32_t item, uint64_t argument, uint64_t *sink) {
+    (void)probe, (void)item;
+    uint64_t x = argument | 1;
+    for (int i = 0; i < 1000; i++) {
+        x *= x;
+        __asm__ volatile("" : "+r"(x));
+    }
+    *sink = x;
+}
+
+/* Takes longer than a thread takes to wake up. */
+void crumb_probe_wake(crumb_probe *probe) {
+    time_pass(probe, &(pass){.run = step_part, .argument = 3}, WAKING_STEPS);
+}
+
 double crumb_probe_read(crumb_probe *probe) {
     if (!probe->data) return 0;
-    return (double)probe->n_bytes * 1e-9 / time_pass(probe, &(pass){.run = read_part}, 1);
+    probe->window = (probe->window + 1) % probe->n_windows;
+    crumb_probe_wake(probe);
+    return (double)window_bytes * 1e-9 / time_pass(probe, &(pass){.run = read_chunk, .n_items = probe->n_chunks}, 1);
 }
 
 /* Multiplications of one dot product instruction. */
@@ -147,40 +200,35 @@ static double macs_of(crumb_isa isa) {
 
 double crumb_probe_dot(crumb_probe *probe, crumb_isa isa) {
     if (!dot_of(isa)) return 0;
-    double n = (double)crumb_pool_threads(probe->pool) * DOT_ROUNDS * CRUMB_PROBE_CHAINS;
-    return 2e-9 * n * macs_of(isa) / time_pass(probe, &(pass){.run = dot_part, .argument = (uint64_t)isa}, 1);
+    const uint32_t n_items = (uint32_t)crumb_pool_threads(probe->pool) * DOT_CHUNKS_PER_THREAD;
+    pass p = {.run = dot_part, .argument = (uint64_t)isa, .n_items = n_items};
+    crumb_probe_wake(probe);
+    return 2e-9 * n_items * DOT_ROUNDS * CRUMB_PROBE_CHAINS * macs_of(isa) / time_pass(probe, &p, 1);
 }
 
 /* A chain of multiplications: 3 cycles each on every x86 core of the last fifteen years, and never eliminated by
  * renaming, as additions can be. */
-static void clock_part(crumb_probe *probe, uint32_t thread, uint64_t argument) {
+static void clock_part(crumb_probe *probe, uint32_t item, uint64_t argument, uint64_t *sink) {
+    (void)probe, (void)item;
     const uint64_t n = 200000;
     uint64_t x = argument | 1, began = crumb_now_ns();
     for (uint64_t i = 0; i < n; i++) {
         x *= x;
         __asm__ volatile("" : "+r"(x));
     }
-    probe->sink[thread] = crumb_now_ns() - began + (x == 0);
+    *sink = crumb_now_ns() - began + (x == 0);
 }
 
 double crumb_probe_clock(crumb_probe *probe) {
-    time_pass(probe, &(pass){.run = clock_part, .argument = 3}, 1);
+    probe->sink[0] = 0;
+    while (probe->sink[0] == 0) /* others may take all items */
+        time_pass(probe, &(pass){.run = clock_part, .argument = 3}, 1);
     return 3 * 200000.0 / (double)probe->sink[0];
-}
-
-/* Work that each item of a step does, so that threads must wait for each other: a microsecond. */
-static void step_part(crumb_probe *probe, uint32_t thread, uint64_t argument) {
-    uint64_t x = argument | 1;
-    for (int i = 0; i < 1000; i++) {
-        x *= x;
-        __asm__ volatile("" : "+r"(x));
-    }
-    probe->sink[thread] = x;
 }
 
 double crumb_probe_step(crumb_probe *probe) {
     uint64_t began = crumb_now_ns();
-    for (int i = 0; i < STEPS; i++) step_part(probe, 0, 3);
+    for (int i = 0; i < STEPS; i++) step_part(probe, 0, 3, &probe->sink[0]);
     double work = (double)(crumb_now_ns() - began);
     double ns = (time_pass(probe, &(pass){.run = step_part, .argument = 3}, STEPS) * 1e9 - work) / STEPS;
     return ns > 0 ? ns : 0;

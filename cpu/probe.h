@@ -1,7 +1,7 @@
 /* What this machine can do at best: the roofs that speeds are compared with.
  *
  * A probe is measured in turns with what is judged by it, pass by pass, and medians are compared: the machine's clock
- * and its other work drift. Each pass takes a few milliseconds (reading: the time to read the buffer once).
+ * and its other work drift. Each pass takes a few milliseconds.
  */
 #ifndef CRUMB_CPU_PROBE_H
 #define CRUMB_CPU_PROBE_H
@@ -13,14 +13,19 @@ typedef struct crumb_probe crumb_probe;
 
 /* For n_threads threads (<= 0: one per physical core). */
 crumb_status crumb_probe_create(int n_threads, crumb_probe **out, crumb_error *err);
-/* Gives it a buffer to read, of more than 4 times the last-level cache, so that no pass finds anything of the one
- * before. Fails with MEMORY where that much is not free. Once it has one, nothing happens. */
+/* Gives it a buffer to read, of more than 4 times the last-level cache: each pass reads the next part of it, and
+ * nothing of a part is still in a cache when its turn comes again. Fails with MEMORY where that much is not free. Once
+ * it has one, nothing happens. */
 crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err);
 void crumb_probe_destroy(crumb_probe *probe);           /* NULL is allowed */
 crumb_pool *crumb_probe_pool(const crumb_probe *probe); /* the probe's own, for what it is compared with */
 
-/* GB/s that all threads together read from memory; 0 without a buffer. Each reads its own part as several streams at
- * once, since one does not keep enough cache lines in flight. */
+/* Threads that have gone to sleep since the pool's last work wake up, and spin for some 0.1 ms: in a plan they never
+ * sleep between two steps, so what is timed alone should not wait for them either. Reading and computing do this first.
+ */
+void crumb_probe_wake(crumb_probe *probe);
+/* GB/s that all threads together read from memory; 0 without a buffer. Each chunk is read as several streams at once,
+ * since one does not keep enough cache lines in flight, in the way that was fastest when the buffer was made. */
 double crumb_probe_read(crumb_probe *probe);
 /* 10^9 operations (2 per multiplication and addition) a second that all threads together reach with the int8 dot
  * product of a tier, on registers. 0 for the scalar tier and for tiers that this machine lacks. */
@@ -38,6 +43,6 @@ crumb_probe_dot_fn crumb_probe_dot__avx2, crumb_probe_dot__avxvnni, crumb_probe_
 
 /* Reads n_bytes (a multiple of 1 KiB, 64-byte aligned); returns something that depends on all of them. */
 typedef uint64_t crumb_probe_read_fn(const void *p, uint64_t n_bytes);
-crumb_probe_read_fn crumb_probe_read__avx2;
+crumb_probe_read_fn crumb_probe_read__avx2, crumb_probe_read_ahead__avx2;
 
 #endif

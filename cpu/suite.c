@@ -325,6 +325,7 @@ static crumb_status bench_run(crumb_kernel_bench *b, size_t kernel, const char *
         flush(w->mins, scale_bytes(w));
     }
     cut(b);
+    crumb_probe_wake(b->probe);
     *ns = run_once(b);
     return CRUMB_OK;
 }
