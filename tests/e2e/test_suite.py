@@ -71,8 +71,10 @@ class Suite(CommandTest):
 
     def test_depth(self):
         rows = self.rows("--filter", "depth", "-d", "32,64", "-m", MODEL)
-        self.assertEqual([row["section"] for row in rows], 2 * ["depth"])
-        self.assertEqual(rows[1]["bytes"], 2 * rows[0]["bytes"])
+        self.assertEqual([(row["section"], row["what"].split(", ")[-1]) for row in rows],
+                         2 * [("depth", "f16"), ("depth", "q8"), ("depth", "q8 against f16")])
+        self.assertEqual(rows[3]["bytes"], 2 * rows[0]["bytes"])
+        self.assertLess(rows[1]["bytes"], 0.6 * rows[0]["bytes"])
 
     def test_other_formats(self):
         run = [*TINY, "--filter", "gemv/shape/2", "--shape", "256x512"]

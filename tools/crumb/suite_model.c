@@ -43,12 +43,12 @@ static crumb_status make_tokens(suite_model *m, crumb_error *err) {
     return CRUMB_OK;
 }
 
-static crumb_status make_session(suite_model *m, uint32_t n_ctx, crumb_session **out, crumb_error *err) {
+static crumb_session_params session_params(const suite_model *m, uint32_t n_ctx) {
     crumb_session_params params = cli_session_params(m->suite->options);
     params.n_ctx = n_ctx;
     params.n_batch = 512;
     params.n_threads = params.n_threads_batch = m->suite->n_threads;
-    return crumb_session_create(m->model, &params, out, err);
+    return params;
 }
 
 static crumb_status feed_one_by_one(suite_model *m, crumb_session *s, uint32_t n, double *ns, crumb_error *err) {
@@ -67,13 +67,14 @@ static crumb_status choose_n_gen(suite_model *m, crumb_error *err) {
     return CRUMB_OK;
 }
 
-static crumb_status make_deep_session(suite_model *m, crumb_error *err) {
+static crumb_status make_deep_session(suite_model *m, crumb_kv_type type, crumb_error *err) {
+    crumb_session_params params = session_params(m, m->depth + MOST_GEN);
     crumb_session_stats stats;
-    const uint32_t n_ctx = m->depth + MOST_GEN;
-    CRUMB_TRY(make_session(m, n_ctx, &m->deep, err));
-    crumb_session_get_stats(m->deep, &stats);
-    m->kv_bytes = stats.kv_bytes / n_ctx * m->depth;
-    return crumb_session_feed(m->deep, m->tokens, m->depth, err);
+    params.kv_type = type;
+    CRUMB_TRY(crumb_session_create(m->model, &params, &m->deep[type], err));
+    crumb_session_get_stats(m->deep[type], &stats);
+    m->kv_bytes[type] = stats.kv_bytes / params.n_ctx * m->depth;
+    return crumb_session_feed(m->deep[type], m->tokens, m->depth, err);
 }
 
 static crumb_status set_up(suite_model *m, crumb_error *err) {
@@ -85,9 +86,11 @@ static crumb_status set_up(suite_model *m, crumb_error *err) {
     CRUMB_TRY(make_tokens(m, err));
     CRUMB_TRY(crumb_probe_create(m->suite->n_threads, &m->probe, err));
     CRUMB_TRY(crumb_probe_add_memory(m->probe, err));
-    CRUMB_TRY(make_session(m, m->n_prompt > EMPTY_CONTEXT ? m->n_prompt : EMPTY_CONTEXT, &m->session, err));
+    const crumb_session_params params = session_params(m, m->n_prompt > EMPTY_CONTEXT ? m->n_prompt : EMPTY_CONTEXT);
+    CRUMB_TRY(crumb_session_create(m->model, &params, &m->session, err));
     CRUMB_TRY(choose_n_gen(m, err));
-    return m->depth ? make_deep_session(m, err) : CRUMB_OK;
+    for (int i = 0; i < SUITE_KV_TYPES && m->depth; i++) CRUMB_TRY(make_deep_session(m, (crumb_kv_type)i, err));
+    return CRUMB_OK;
 }
 
 crumb_status suite_model_open(const suite_state *s, const char *path, const char *synthetic, uint32_t n_prompt,
@@ -100,7 +103,7 @@ crumb_status suite_model_open(const suite_state *s, const char *path, const char
 
 void suite_model_close(suite_model *m) {
     crumb_session_destroy(m->session);
-    crumb_session_destroy(m->deep);
+    for (size_t i = 0; i < SUITE_KV_TYPES; i++) crumb_session_destroy(m->deep[i]);
     crumb_probe_destroy(m->probe);
     crumb_model_close(m->model);
     free(m->tokens);
@@ -142,9 +145,9 @@ static crumb_status run_once(suite_model *m, bool prompt, double value[MODEL_N_M
     if (cli_interrupted(NULL)) return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "interrupted");
     const double before = probe_read(m);
     CRUMB_TRY(decode(m, value, err));
-    if (m->deep) {
-        CRUMB_TRY(crumb_session_rewind(m->deep, m->depth, err));
-        CRUMB_TRY(feed_one_by_one(m, m->deep, m->n_gen, &value[MODEL_DEEP_NS], err));
+    for (size_t i = 0; i < SUITE_KV_TYPES && m->depth; i++) {
+        CRUMB_TRY(crumb_session_rewind(m->deep[i], m->depth, err));
+        CRUMB_TRY(feed_one_by_one(m, m->deep[i], m->n_gen, &value[MODEL_DEEP_NS + i], err));
     }
     value[MODEL_READ_GB_S] = (before + probe_read(m)) / 2;
     value[MODEL_PEAK_GOPS] = crumb_isa_parse(m->info.target, &isa) ? crumb_probe_dot(m->probe, isa) : 0;

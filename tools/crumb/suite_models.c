@@ -152,40 +152,66 @@ crumb_status suite_models(suite_state *s, crumb_error *err) {
 
 /* ---- behind a full context --------------------------------------------------------------------------------- */
 
+/* Nanoseconds that a token behind the full context takes more than one behind none. */
+static double depth_cost(const suite_model *m, size_t round, const void *x) {
+    const crumb_kv_type *type = x;
+    return suite_model_value(m, (model_measure)(MODEL_DEEP_NS + *type), round) -
+           suite_model_value(m, MODEL_TOKEN_NS, round);
+}
+
 static double depth_share(const suite_model *m, size_t round, const void *x) {
-    (void)x;
-    return (double)m->kv_bytes / suite_model_value(m, MODEL_READ_GB_S, round) /
-           (suite_model_value(m, MODEL_DEEP_NS, round) - suite_model_value(m, MODEL_TOKEN_NS, round));
+    const crumb_kv_type *type = x;
+    return (double)m->kv_bytes[*type] / suite_model_value(m, MODEL_READ_GB_S, round) / depth_cost(m, round, x);
 }
 
-static double depth_cost_ms(const suite_model *m, size_t round, const void *x) {
+static double depth_gain(const suite_model *m, size_t round, const void *x) {
+    const crumb_kv_type f16 = CRUMB_KV_F16, q8 = CRUMB_KV_Q8;
     (void)x;
-    return (suite_model_value(m, MODEL_DEEP_NS, round) - suite_model_value(m, MODEL_TOKEN_NS, round)) * 1e-6;
+    return depth_cost(m, round, &f16) / depth_cost(m, round, &q8);
 }
 
-static crumb_status depth_row(suite_state *s, const char *path, const char *synthetic, uint32_t depth,
+static const double within = 1.15; /* of what bytes and bandwidth explain */
+
+static crumb_status depth_row(suite_state *s, const suite_model *m, const char *name, crumb_kv_type type,
                               crumb_error *err) {
-    const double wanted = 1 / 1.15;
-    suite_model m;
     suite_row row;
-    char what[128];
-    snprintf(what, sizeof what, "%s, a token behind %u over an empty context",
-             synthetic ? synthetic : cli_file_name(path), depth);
+    begin_row(&row, "depth", "ms", m);
+    row.wanted = 1 / within;
+    row.n_bytes = m->kv_bytes[type];
+    row.measured = suite_model_median_of(m, depth_cost, &type) * 1e-6;
+    row.baseline = (double)row.n_bytes / row.read_gb_s * 1e-6;
+    row.ratio = suite_model_median_of(m, depth_share, &type);
+    snprintf(row.what, sizeof row.what, "%s, what %u tokens before it cost a token, %s", name, m->depth,
+             type == CRUMB_KV_Q8 ? "q8" : "f16");
+    snprintf(row.baseline_name, sizeof row.baseline_name, "to read keys and values");
+    return suite_row_add(s, &row, err);
+}
+
+static crumb_status depth_gain_row(suite_state *s, const suite_model *m, const char *name, crumb_error *err) {
+    const crumb_kv_type f16 = CRUMB_KV_F16, q8 = CRUMB_KV_Q8;
+    suite_row row;
+    begin_row(&row, "depth", "ms", m);
+    row.wanted = 2 / within;
+    row.factor = true;
+    row.measured = suite_model_median_of(m, depth_cost, &q8) * 1e-6;
+    row.baseline = suite_model_median_of(m, depth_cost, &f16) * 1e-6;
+    row.ratio = suite_model_median_of(m, depth_gain, NULL);
+    snprintf(row.what, sizeof row.what, "%s, the same, q8 against f16", name);
+    snprintf(row.baseline_name, sizeof row.baseline_name, "with f16");
+    return suite_row_add(s, &row, err);
+}
+
+static crumb_status depth_rows(suite_state *s, const char *path, const char *synthetic, uint32_t depth,
+                               crumb_error *err) {
+    const char *name = synthetic ? synthetic : cli_file_name(path);
+    suite_model m;
     crumb_status status = suite_model_open(s, path, synthetic, 0, depth, &m, err);
     if (status == CRUMB_OK) status = suite_model_run(&m, err);
-    if (status == CRUMB_OK) {
-        begin_row(&row, "depth", "ms", &m);
-        row.wanted = wanted;
-        row.n_bytes = m.kv_bytes;
-        row.measured = suite_model_median_of(&m, depth_cost_ms, NULL);
-        row.baseline = (double)m.kv_bytes / row.read_gb_s * 1e-6;
-        row.ratio = suite_model_median_of(&m, depth_share, NULL);
-        snprintf(row.what, sizeof row.what, "%s", what);
-        snprintf(row.baseline_name, sizeof row.baseline_name, "to read keys and values");
-        status = suite_row_add(s, &row, err);
-    }
+    for (int i = 0; i < SUITE_KV_TYPES && status == CRUMB_OK; i++)
+        status = depth_row(s, &m, name, (crumb_kv_type)i, err);
+    if (status == CRUMB_OK) status = depth_gain_row(s, &m, name, err);
     suite_model_close(&m);
-    return status == CRUMB_OK ? status : skip_for_memory(s, "depth", what, wanted, status, err);
+    return status == CRUMB_OK ? status : skip_for_memory(s, "depth", name, 1 / within, status, err);
 }
 
 crumb_status suite_depth(suite_state *s, crumb_error *err) {
@@ -196,7 +222,7 @@ crumb_status suite_depth(suite_state *s, crumb_error *err) {
     const char *synthetic = path ? NULL : o->synthetic.n ? o->synthetic.value[0] : standard_model;
     for (size_t i = 0; i < depths->n; i++)
         if (depths->value[i] > 0 && suite_case(s, "depth/%lld", (long long)depths->value[i]))
-            CRUMB_TRY(depth_row(s, path, synthetic, (uint32_t)depths->value[i], err));
+            CRUMB_TRY(depth_rows(s, path, synthetic, (uint32_t)depths->value[i], err));
     return CRUMB_OK;
 }
 
