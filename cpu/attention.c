@@ -24,6 +24,18 @@ size_t crumb_kv_q8_block_bytes(uint32_t head_dim) {
     return crumb_kv_codes_offset(head_dim) + CRUMB_KEY_BLOCK * crumb_kv_stored_dims(head_dim);
 }
 
+uint32_t crumb_kv_turn(float *x, uint32_t n) {
+    uint32_t order = n & -n;
+    for (uint32_t distance = 1; distance < order; distance *= 2)
+        for (uint32_t i = 0; i < n; i += 2 * distance)
+            for (uint32_t j = i; j < i + distance; j++) {
+                float a = x[j], b = x[j + distance];
+                x[j] = a + b;
+                x[j + distance] = a - b;
+            }
+    return order;
+}
+
 /* Codes, then the scale. */
 size_t crumb_kv_q8_query_bytes(uint32_t head_dim) {
     return crumb_kv_stored_dims(head_dim) * sizeof(int16_t) + sizeof(float);

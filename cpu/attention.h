@@ -15,20 +15,21 @@
  * f16: keys [head_dim][16], values [16][head_dim].
  *     q . k[j] and o[d]: one fused multiply-add per d or j, rising.
  *
- * q8: int8, one f16 scale per position and group of 32 dimensions: 8.5 bits per value. One scale for a whole head would
- * take 8.25 bits at 64 dimensions, but keys have a few dimensions that are ten times larger than the others, and their
- * step would then be everybody's. A block is scales [group][16], then codes. Keys: [head_dim/2][16][2]; values:
- * [group][16/2][group's dimensions][2]; so that a pair of codes meets a pair of int16 in one instruction. head_dim is
- * padded to a multiple of 8, the padding is 0.
- *     storing:  a = max |x| of the group, scale = f16(a / 127), code = clamp(round(x / scale), -127, 127), where the
- *               division is a multiplication by 1 / scale; scale 0: all codes are 0
- *     queries:  int16, one scale per head: a = max |q|, code = round(q * (32767 / a)). 16 bits and not 8, because the
- *               products' instruction takes 16 in any case, and the error is then the keys' alone
- *     q . k[j]: S = the exact int32 sum of each group (below 2^27), acc = fma((float)S, scale, acc) for rising
- *               groups, then acc * (a / 32767)
- *     o[d]:     w[j] = p[j] * scale[j], b = max w over the chunk's keys, W[j] = round(w[j] * (32767 / b)), S = the
- * exact int32 sum of W[j] * code (below 2^29), o[d] = (float)S * (b / 32767) An a or b below CRUMB_QUANTIZE_TINY counts
- * as 0. What becomes of NaN and infinities is not specified, but stays in bounds.
+ * q8: int8, one f16 scale per position and group of 32 dimensions: 8.5 bits per value. A block is scales [group][16],
+ * then codes. Keys: [head_dim/2][16][2]; values: [group][16/2][group's dimensions][2]; so that a pair of codes meets a
+ * pair of int16 in one instruction. head_dim is padded to a multiple of 8, the padding is 0.
+ *     turning:  keys have a few dimensions that are ten times larger than the others, which then lose what they hold to
+ *               the common step. So each group of a key, and of a query, is multiplied by the Hadamard matrix H of
+ * order n, the largest power of 2 that divides its length: sum(q * k) = sum(Hq / n * Hk), and the large ones are spread
+ * over all. In float: (a, b) -> (a + b, a - b) at distances 1, 2, ... n / 2. storing:  a = max |x| of the group, scale
+ * = f16(a / 127), code = clamp(round(x / scale), -127, 127), where the division is a multiplication by 1 / scale; scale
+ * 0: all codes are 0 queries:  int16, one scale per head: a = max |q|, code = round(q * (32767 / a)). 16 bits and not
+ * 8, because the products' instruction takes 16 in any case, and the error is then the keys' alone q . k[j]: S = the
+ * exact int32 sum of each group (below 2^27), acc = fma((float)S, scale, acc) for rising groups, then acc * (a / 32767)
+ *     o[d]:     w[j] = p[j] * scale[j], b = max w over the chunk's keys, W[j] = round(w[j] * (32767 / b)),
+ *               S = the exact int32 sum of W[j] * code (below 2^29), o[d] = (float)S * (b / 32767)
+ *     An a or b below CRUMB_QUANTIZE_TINY counts as 0. What becomes of NaN and infinities is not specified, but stays
+ *     in bounds.
  */
 #ifndef CRUMB_CPU_ATTENTION_H
 #define CRUMB_CPU_ATTENTION_H
@@ -37,6 +38,9 @@
 
 enum { CRUMB_ATTENTION_CHUNK = 128, CRUMB_KEY_BLOCK = 16, CRUMB_KV_GROUP = 32 };
 
+/* `ahead`, in what reads the cache: what will be read next. As many bytes as the call reads are fetched from there
+ * while it computes; a core's own prefetcher starts anew at every chunk and would leave memory idle half of the time.
+ * Any address will do. */
 typedef struct crumb_kv_ops {
     /* Bytes of a block of 16 positions' keys, and of their values, of one head. */
     size_t (*block_bytes)(uint32_t head_dim);
@@ -49,11 +53,11 @@ typedef struct crumb_kv_ops {
     void (*prepare)(const float *q, uint32_t n_rows, uint32_t head_dim, void *queries);
     /* s[r * CHUNK + j] = q[r] . k[j] for all keys of n_blocks blocks, not yet scaled. */
     void (*scores)(const void *queries, uint32_t n_rows, uint32_t head_dim, const void *keys, uint32_t n_blocks,
-                   float *s);
+                   const char *ahead, float *s);
     /* o[r][d] = sum over the first n_keys[r] (of up to CHUNK) keys of p[r * CHUNK + j] * v[j][d]. p has whole blocks.
      */
     void (*values)(const float *p, uint32_t n_rows, const uint32_t *n_keys, uint32_t head_dim, const void *values,
-                   float *o);
+                   const char *ahead, float *o);
 } crumb_kv_ops;
 
 extern const crumb_kv_ops crumb_kv_f16__ref, crumb_kv_f16__avx2, crumb_kv_q8__ref, crumb_kv_q8__avx2;
@@ -66,6 +70,9 @@ size_t crumb_kv_f16_query_bytes(uint32_t head_dim);
 void crumb_kv_f16_prepare(const float *q, uint32_t n_rows, uint32_t head_dim, void *queries);
 size_t crumb_kv_q8_block_bytes(uint32_t head_dim);
 size_t crumb_kv_q8_query_bytes(uint32_t head_dim);
+
+/* Multiplies n values, a group or less, by the Hadamard matrix; returns its order. */
+uint32_t crumb_kv_turn(float *x, uint32_t n);
 
 /* The parts of a q8 block. */
 static inline uint32_t crumb_kv_groups(uint32_t head_dim) {

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { RUNS_PER_THREAD = 12 };
+
 static size_t head_of_cache(const crumb_kv_cache *kv, uint32_t layer, uint32_t sequence, uint32_t head) {
     const crumb_kv_params *p = &kv->params;
     return (((size_t)layer * p->n_sequences + sequence) * p->n_head_kv + head) * kv->head_bytes;
@@ -105,9 +107,10 @@ static uint32_t chunks_of(const crumb_plan *p, const crumb_row_block *block) {
     return p->rows[block->row0 + block->n - 1].position / CRUMB_ATTENTION_CHUNK + 1; /* positions rise */
 }
 
-/* The chunk's (m, l, o) of every query; a query whose row lies before the chunk has n_keys 0, and no m and l. */
-static void attend_chunk(const crumb_plan *p, const crumb_step *s, const queries *a, uint32_t chunk, float *m, float *l,
-                         float *o) {
+/* The chunk's (m, l, o) of every query; a query whose row lies before the chunk has n_keys 0, and no m and l. `next` is
+ * the chunk that this thread takes next, or the same. */
+static void attend_chunk(const crumb_plan *p, const crumb_step *s, const queries *a, uint32_t chunk, uint32_t next,
+                         float *m, float *l, float *o) {
     const crumb_float_ops *ops = p->device->ops;
     uint32_t dim = s->attention.head_dim, first = chunk * CRUMB_ATTENTION_CHUNK, most = 0;
     for (uint32_t i = 0; i < a->n; i++) {
@@ -117,13 +120,14 @@ static void attend_chunk(const crumb_plan *p, const crumb_step *s, const queries
         most = a->n_keys[i] > most ? a->n_keys[i] : most;
     }
     uint32_t n_blocks = (most + CRUMB_KEY_BLOCK - 1) / CRUMB_KEY_BLOCK;
-    size_t begin = first / CRUMB_KEY_BLOCK * p->kv->block_bytes;
-    p->kv->ops->scores(a->q, a->n, dim, a->keys + begin, n_blocks, a->scores);
+    size_t chunk_bytes = CRUMB_ATTENTION_CHUNK / CRUMB_KEY_BLOCK * p->kv->block_bytes;
+    const char *keys = a->keys + chunk * chunk_bytes, *values = a->values + chunk * chunk_bytes;
+    p->kv->ops->scores(a->q, a->n, dim, keys, n_blocks, values, a->scores);
     for (uint32_t i = 0; i < a->n; i++)
         if (a->n_keys[i])
             m[i] = ops->attention_softmax(a->scores + (size_t)i * CRUMB_ATTENTION_CHUNK, a->n_keys[i],
                                           s->attention.scale, &l[i]);
-    p->kv->ops->values(a->scores, a->n, a->n_keys, dim, a->values + begin, o);
+    p->kv->ops->values(a->scores, a->n, a->n_keys, dim, values, a->keys + next * chunk_bytes, o);
 }
 
 static void start_merge(const queries *a, uint32_t dim) {
@@ -160,9 +164,11 @@ static void attend_whole(const crumb_plan *p, const crumb_step *s, int thread, c
                          uint32_t kv_head) {
     queries a = gather(p, s, thread, block, kv_head);
     uint32_t dim = s->attention.head_dim;
+    uint32_t n_chunks = chunks_of(p, block);
     start_merge(&a, dim);
-    for (uint32_t chunk = 0; chunk < chunks_of(p, block); chunk++) {
-        attend_chunk(p, s, &a, chunk, a.chunk_m, a.chunk_l, a.chunk_o);
+    for (uint32_t chunk = 0; chunk < n_chunks; chunk++) {
+        uint32_t next = chunk + 1 < n_chunks ? chunk + 1 : chunk;
+        attend_chunk(p, s, &a, chunk, next, a.chunk_m, a.chunk_l, a.chunk_o);
         for (uint32_t i = 0; i < a.n; i++)
             if (a.n_keys[i]) merge(p, &a, i, dim, a.chunk_m[i], a.chunk_l[i], a.chunk_o + (size_t)i * dim);
     }
@@ -177,17 +183,19 @@ static float *partial(const crumb_plan *p, const crumb_step *s, const queries *a
     return base + (size_t)a->row0 * n_kv * per_row + (size_t)a->kv_head * a->n_rows * per_row + chunk * per_chunk;
 }
 
-/* One chunk of a block's head. Whoever finishes the last one merges them all, in rising order. */
+/* Chunks first to end - 1 of a block's head. Whoever finishes the last one merges them all, in rising order. */
 static void attend_split(crumb_plan *p, const crumb_step *s, int thread, uint32_t block_index, uint32_t kv_head,
-                         uint32_t chunk) {
+                         uint32_t first, uint32_t end) {
     const crumb_row_block *block = &p->blocks[block_index];
     queries a = gather(p, s, thread, block, kv_head);
     uint32_t dim = s->attention.head_dim, n_chunks = chunks_of(p, block);
-    float *o = partial(p, s, &a, chunk), *m = o + (size_t)a.n * dim, *l = m + a.n;
-    for (uint32_t i = 0; i < a.n; i++) l[i] = 0;
-    attend_chunk(p, s, &a, chunk, m, l, o);
+    for (uint32_t chunk = first; chunk < end; chunk++) {
+        float *o = partial(p, s, &a, chunk), *m = o + (size_t)a.n * dim, *l = m + a.n;
+        for (uint32_t i = 0; i < a.n; i++) l[i] = 0;
+        attend_chunk(p, s, &a, chunk, chunk + 1 < end ? chunk + 1 : chunk, m, l, o);
+    }
     _Atomic uint32_t *done = &p->merges[(size_t)block_index * s->attention.n_head_kv + kv_head];
-    if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 < n_chunks) return;
+    if (atomic_fetch_add_explicit(done, end - first, memory_order_acq_rel) + end - first < n_chunks) return;
     atomic_store_explicit(done, 0, memory_order_relaxed);
     start_merge(&a, dim);
     for (uint32_t c = 0; c < n_chunks; c++) {
@@ -198,16 +206,29 @@ static void attend_split(crumb_plan *p, const crumb_step *s, int thread, uint32_
     finish(p, s, &a);
 }
 
-/* Few rows: items are chunks of keys, so that one long context keeps all threads busy. */
+/* Few rows: items are runs of chunks of keys, so that one long context keeps all threads busy. */
 static bool splits(const crumb_plan *p) {
     return p->n_rows <= CRUMB_SPLIT_ROWS && p->n_threads > 1;
 }
 
-static uint32_t attention_items(const crumb_plan *p, const crumb_step *s) {
-    if (!splits(p)) return s->attention.n_head_kv * p->n_blocks;
+/* Chunks of a run: within one, a thread fetches a chunk while it computes on the one before; and there are enough runs
+ * for threads to finish nearly together. */
+static uint32_t run_length(const crumb_plan *p, const crumb_step *s) {
     uint32_t n_chunks = 0;
     for (uint32_t b = 0; b < p->n_blocks; b++) n_chunks += chunks_of(p, &p->blocks[b]);
-    return s->attention.n_head_kv * n_chunks;
+    uint32_t length = s->attention.n_head_kv * n_chunks / (RUNS_PER_THREAD * (uint32_t)p->n_threads);
+    return length ? length : 1;
+}
+
+static uint32_t runs_of(const crumb_plan *p, uint32_t block, uint32_t length) {
+    return (chunks_of(p, &p->blocks[block]) + length - 1) / length;
+}
+
+static uint32_t attention_items(const crumb_plan *p, const crumb_step *s) {
+    if (!splits(p)) return s->attention.n_head_kv * p->n_blocks;
+    uint32_t n_runs = 0, length = run_length(p, s);
+    for (uint32_t b = 0; b < p->n_blocks; b++) n_runs += runs_of(p, b, length);
+    return s->attention.n_head_kv * n_runs;
 }
 
 static void attention(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
@@ -216,9 +237,11 @@ static void attention(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_w
         attend_whole(p, s, walker->thread, &p->blocks[item / n_kv], item % n_kv);
         return;
     }
-    uint32_t b = 0, n_chunks;
-    for (; item >= n_kv * (n_chunks = chunks_of(p, &p->blocks[b])); b++) item -= n_kv * n_chunks;
-    attend_split(p, s, walker->thread, b, item / n_chunks, item % n_chunks);
+    uint32_t b = 0, n_runs, length = run_length(p, s);
+    for (; item >= n_kv * (n_runs = runs_of(p, b, length)); b++) item -= n_kv * n_runs;
+    uint32_t n_chunks = chunks_of(p, &p->blocks[b]), first = item % n_runs * length;
+    uint32_t end = n_chunks - first < length ? n_chunks : first + length;
+    attend_split(p, s, walker->thread, b, item / n_runs, first, end);
 }
 
 const crumb_step_kind crumb_step_attention = {attention_items, attention};

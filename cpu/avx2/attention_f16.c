@@ -61,7 +61,7 @@ INLINE uint32_t tile_vectors(uint32_t rows, uint32_t left) {
 
 /* Scores of `rows` queries against the keys of vectors first .. first + vectors - 1, two of which make a block. */
 INLINE void scores_tile(const uint32_t rows, const uint32_t vectors, uint32_t first, const float *q, uint32_t head_dim,
-                        const uint16_t *blocks, float *s) {
+                        const uint16_t *blocks, const char *ahead, float *s) {
     __m256 acc[MAX_TILE_ROWS][MAX_VECTORS];
     const uint16_t *k[MAX_VECTORS];
     UNROLLED for (uint32_t v = 0; v < vectors; v++) {
@@ -70,6 +70,7 @@ INLINE void scores_tile(const uint32_t rows, const uint32_t vectors, uint32_t fi
     }
     for (uint32_t d = 0; d < head_dim; d++) {
         __m256 x[MAX_VECTORS];
+        fetch(ahead + (size_t)d * 16 * vectors);
         UNROLLED for (uint32_t v = 0; v < vectors; v++) x[v] = load_f16(k[v] + (size_t)d * CRUMB_KEY_BLOCK);
         UNROLLED for (uint32_t r = 0; r < rows; r++) {
             __m256 weight = _mm256_broadcast_ss(q + (size_t)r * head_dim + d);
@@ -83,7 +84,7 @@ INLINE void scores_tile(const uint32_t rows, const uint32_t vectors, uint32_t fi
 }
 
 static void scores(const void *queries, uint32_t n_rows, uint32_t head_dim, const void *keys, uint32_t n_blocks,
-                   float *s) {
+                   const char *ahead, float *s) {
     const float *q = queries;
     uint32_t n_vectors = n_blocks * (CRUMB_KEY_BLOCK / 8);
     for (uint32_t row = 0, rows; row < n_rows; row += rows) {
@@ -92,7 +93,8 @@ static void scores(const void *queries, uint32_t n_rows, uint32_t head_dim, cons
         float *to = s + (size_t)row * CRUMB_ATTENTION_CHUNK;
         for (uint32_t first = 0, vectors; first < n_vectors; first += vectors) {
             vectors = tile_vectors(rows, n_vectors - first);
-#define TILE(r, v) scores_tile(r, v, first, x, head_dim, keys, to)
+            const char *next = ahead + (size_t)first * 16 * head_dim;
+#define TILE(r, v) scores_tile(r, v, first, x, head_dim, keys, next, to)
             SELECT_TILE(rows, vectors)
 #undef TILE
         }
@@ -101,13 +103,14 @@ static void scores(const void *queries, uint32_t n_rows, uint32_t head_dim, cons
 
 /* Columns [0, 8 * vectors) of the output of `rows` rows: first the keys that all rows have, then each row's others. */
 INLINE void values_tile(const uint32_t rows, const uint32_t vectors, const float *p, const uint32_t *n_keys,
-                        uint32_t n_common, uint32_t head_dim, const uint16_t *v, float *o) {
+                        uint32_t n_common, uint32_t head_dim, const uint16_t *v, const char *ahead, float *o) {
     __m256 acc[MAX_TILE_ROWS][MAX_VECTORS];
     UNROLLED for (uint32_t r = 0; r < rows; r++) {
         UNROLLED for (uint32_t i = 0; i < vectors; i++) acc[r][i] = _mm256_setzero_ps();
     }
     for (uint32_t j = 0; j < n_common; j++) {
         __m256 x[MAX_VECTORS];
+        fetch(ahead + (size_t)j * 16 * vectors);
         UNROLLED for (uint32_t i = 0; i < vectors; i++) x[i] = load_f16(v + (size_t)j * head_dim + 8 * i);
         UNROLLED for (uint32_t r = 0; r < rows; r++) {
             __m256 weight = _mm256_broadcast_ss(p + (size_t)r * CRUMB_ATTENTION_CHUNK + j);
@@ -137,7 +140,7 @@ static void values_tail(uint32_t rows, uint32_t first, const float *p, const uin
 }
 
 static void weigh_values(const float *p, uint32_t n_rows, const uint32_t *n_keys, uint32_t head_dim, const void *values,
-                         float *o) {
+                         const char *ahead, float *o) {
     const uint16_t *v = values;
     for (uint32_t row = 0, rows; row < n_rows; row += rows) {
         rows = tile_rows(n_rows - row);
@@ -148,7 +151,8 @@ static void weigh_values(const float *p, uint32_t n_rows, const uint32_t *n_keys
         for (uint32_t i = 1; i < rows; i++) n_common = counts[i] < n_common ? counts[i] : n_common;
         for (uint32_t first = 0, vectors; first < n_vectors; first += vectors) {
             vectors = tile_vectors(rows, n_vectors - first);
-#define TILE(r, n) values_tile(r, n, weights, counts, n_common, head_dim, v + 8 * first, to + 8 * first)
+            const char *next = ahead + (size_t)first * 16 * CRUMB_ATTENTION_CHUNK;
+#define TILE(r, n) values_tile(r, n, weights, counts, n_common, head_dim, v + 8 * first, next, to + 8 * first)
             SELECT_TILE(rows, vectors)
 #undef TILE
         }

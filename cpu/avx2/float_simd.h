@@ -20,6 +20,11 @@ INLINE __m256 load_f16(const uint16_t *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
+/* Brings a line near, into L2. */
+INLINE void fetch(const char *p) {
+    _mm_prefetch(p, _MM_HINT_T1);
+}
+
 INLINE float reduce_max(__m256 v) {
     __m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     x = _mm_max_ps(x, _mm_movehl_ps(x, x));

@@ -21,7 +21,8 @@ static void store(const float *key, const float *value, uint32_t head_dim, uint3
 }
 
 static void scores(const void *queries, uint32_t n_rows, uint32_t head_dim, const void *keys, uint32_t n_blocks,
-                   float *s) {
+                   const char *ahead, float *s) {
+    (void)ahead;
     const float *q = queries;
     for (uint32_t r = 0; r < n_rows; r++)
         for (uint32_t j = 0; j < n_blocks * CRUMB_KEY_BLOCK; j++) {
@@ -34,7 +35,8 @@ static void scores(const void *queries, uint32_t n_rows, uint32_t head_dim, cons
 }
 
 static void weigh_values(const float *p, uint32_t n_rows, const uint32_t *n_keys, uint32_t head_dim, const void *values,
-                         float *o) {
+                         const char *ahead, float *o) {
+    (void)ahead;
     const uint16_t *v = values;
     for (uint32_t r = 0; r < n_rows; r++)
         for (uint32_t d = 0; d < head_dim; d++) {

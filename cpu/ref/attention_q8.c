@@ -30,12 +30,15 @@ static uint16_t quantize(const float *x, uint32_t n, int8_t *out, size_t stride)
 static void store(const float *key, const float *value, uint32_t head_dim, uint32_t place, void *keys, void *values) {
     uint16_t *key_scales = keys, *value_scales = values;
     int8_t codes[CRUMB_KV_GROUP];
+    float turned[CRUMB_KV_GROUP];
     int8_t *k = (int8_t *)keys + crumb_kv_codes_offset(head_dim) + 2 * place;
     int8_t *v = (int8_t *)values + crumb_kv_codes_offset(head_dim) + place % 2;
     for (uint32_t g = 0; g < crumb_kv_groups(head_dim); g++) {
         uint32_t first = g * CRUMB_KV_GROUP, width = crumb_kv_group_width(head_dim, g);
         uint32_t n = head_dim - first < CRUMB_KV_GROUP ? head_dim - first : CRUMB_KV_GROUP;
-        key_scales[g * CRUMB_KEY_BLOCK + place] = quantize(key + first, n, codes, 1);
+        memcpy(turned, key + first, n * sizeof *turned);
+        crumb_kv_turn(turned, n);
+        key_scales[g * CRUMB_KEY_BLOCK + place] = quantize(turned, n, codes, 1);
         for (uint32_t d = first; d < first + n; d++)
             k[(size_t)(d / 2) * 2 * CRUMB_KEY_BLOCK + d % 2] = codes[d - first];
         int8_t *to = v + (size_t)first * CRUMB_KEY_BLOCK + (size_t)(place / 2) * width * 2;
@@ -43,18 +46,37 @@ static void store(const float *key, const float *value, uint32_t head_dim, uint3
     }
 }
 
+/* Group g of a query as it meets keys; returns its dimensions. */
+static uint32_t turn_query(const float *q, uint32_t head_dim, uint32_t g, float turned[CRUMB_KV_GROUP]) {
+    uint32_t first = g * CRUMB_KV_GROUP, n = head_dim - first < CRUMB_KV_GROUP ? head_dim - first : CRUMB_KV_GROUP;
+    memcpy(turned, q + first, n * sizeof *turned);
+    float part = 1 / (float)crumb_kv_turn(turned, n);
+    for (uint32_t d = 0; d < n; d++) turned[d] *= part;
+    return n;
+}
+
+static void prepare_one(const float *q, uint32_t head_dim, char *row) {
+    int16_t *codes = (int16_t *)(void *)row;
+    float turned[CRUMB_KV_GROUP], a = 0;
+    for (uint32_t g = 0; g < crumb_kv_groups(head_dim); g++) {
+        uint32_t n = turn_query(q, head_dim, g, turned);
+        float most = largest(turned, n);
+        a = most > a ? most : a;
+    }
+    float inverse = a < CRUMB_QUANTIZE_TINY ? 0 : 32767 / a, scale = a < CRUMB_QUANTIZE_TINY ? 0 : a / 32767;
+    for (uint32_t g = 0; g < crumb_kv_groups(head_dim); g++) {
+        uint32_t n = turn_query(q, head_dim, g, turned);
+        for (uint32_t d = 0; d < n; d++)
+            codes[(size_t)g * CRUMB_KV_GROUP + d] = (int16_t)round_within(turned[d] * inverse, 32767);
+    }
+    memcpy(row + crumb_kv_q8_query_bytes(head_dim) - sizeof scale, &scale, sizeof scale);
+}
+
 static void prepare(const float *q, uint32_t n_rows, uint32_t head_dim, void *queries) {
     size_t n_bytes = crumb_kv_q8_query_bytes(head_dim);
     memset(queries, 0, n_rows * n_bytes);
-    for (uint32_t r = 0; r < n_rows; r++) {
-        const float *x = q + (size_t)r * head_dim;
-        char *row = (char *)queries + r * n_bytes;
-        int16_t *codes = (int16_t *)(void *)row;
-        float a = largest(x, head_dim), inverse = a < CRUMB_QUANTIZE_TINY ? 0 : 32767 / a;
-        float scale = a < CRUMB_QUANTIZE_TINY ? 0 : a / 32767;
-        for (uint32_t d = 0; d < head_dim; d++) codes[d] = (int16_t)round_within(x[d] * inverse, 32767);
-        memcpy(row + n_bytes - sizeof scale, &scale, sizeof scale);
-    }
+    for (uint32_t r = 0; r < n_rows; r++)
+        prepare_one(q + (size_t)r * head_dim, head_dim, (char *)queries + r * n_bytes);
 }
 
 /* Of one query and the key at `place` of a block. */
@@ -72,7 +94,8 @@ static float score(const int16_t *q, uint32_t head_dim, const void *block, uint3
 }
 
 static void scores(const void *queries, uint32_t n_rows, uint32_t head_dim, const void *keys, uint32_t n_blocks,
-                   float *s) {
+                   const char *ahead, float *s) {
+    (void)ahead;
     size_t query_bytes = crumb_kv_q8_query_bytes(head_dim), block_bytes = crumb_kv_q8_block_bytes(head_dim);
     for (uint32_t r = 0; r < n_rows; r++) {
         const char *row = (const char *)queries + r * query_bytes;
@@ -102,7 +125,8 @@ static float quantize_weights(const float *p, uint32_t n, uint32_t head_dim, uin
 }
 
 static void weigh_values(const float *p, uint32_t n_rows, const uint32_t *n_keys, uint32_t head_dim, const void *values,
-                         float *o) {
+                         const char *ahead, float *o) {
+    (void)ahead;
     size_t block_bytes = crumb_kv_q8_block_bytes(head_dim);
     const int8_t *codes = (const int8_t *)values + crumb_kv_codes_offset(head_dim);
     int16_t weights[CRUMB_ATTENTION_CHUNK];

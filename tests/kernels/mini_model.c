@@ -264,14 +264,29 @@ static double as_half(double x) {
     return (double)crumb_f16_to_f32(crumb_f32_to_f16((float)x));
 }
 
+/* Eight values at a time by the Hadamard matrix of order 8: the largest power of 2 that divides MINI_DIM. */
+static void turn(double *x, double factor) {
+    for (uint32_t i = 0; i < MINI_DIM; i += 8) {
+        double from[8];
+        memcpy(from, x + i, sizeof from);
+        for (uint32_t j = 0; j < 8; j++) {
+            x[i + j] = 0;
+            for (uint32_t k = 0; k < 8; k++) x[i + j] += __builtin_popcount(j & k) % 2 ? -from[k] : from[k];
+            x[i + j] *= factor;
+        }
+    }
+}
+
 /* A head's key or value as the cache keeps it. */
-static void round_as_stored(crumb_kv_type type, double *x) {
+static void round_as_stored(crumb_kv_type type, bool key, double *x) {
     for (uint32_t d = 0; d < MINI_DIM && type == CRUMB_KV_F16; d++) x[d] = as_half(x[d]);
     if (type == CRUMB_KV_F16) return;
+    if (key) turn(x, 1);
     double most = 0;
     for (uint32_t d = 0; d < MINI_DIM; d++) most = fmax(most, fabs(x[d])); /* one group: MINI_DIM is below 32 */
     double step = as_half(most / 127);
     for (uint32_t d = 0; d < MINI_DIM; d++) x[d] = fmax(-127, fmin(127, rint(x[d] / step))) * step;
+    if (key) turn(x, 1.0 / 8);
 }
 
 /* keys, values: [position][MINI_KV_HEADS][MINI_DIM] */
@@ -311,8 +326,8 @@ static void evaluate_layer(const mini_model *m, unsigned layer, uint32_t positio
     for (uint32_t i = 0; i < MINI_HEADS; i++) rotate(q + i * MINI_DIM, m, position, dims, l->pairing);
     for (uint32_t i = 0; i < MINI_KV_HEADS; i++) rotate(k + i * MINI_DIM, m, position, dims, l->pairing);
     for (uint32_t i = 0; i < width; i += MINI_DIM) {
-        round_as_stored(m->kv.type, k + i);
-        round_as_stored(m->kv.type, v + i);
+        round_as_stored(m->kv.type, true, k + i);
+        round_as_stored(m->kv.type, false, v + i);
     }
     attend(q, keys, values, position, o);
     multiply(&l->o, o, x);

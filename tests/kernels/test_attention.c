@@ -52,21 +52,39 @@ static void run_chunk(crumb_kv_type type, crumb_isa isa, chunk_case *c, float sc
     for (uint32_t r = 0; r < c->n_rows; r++) most = c->n_keys[r] > most ? c->n_keys[r] : most;
     for (size_t i = 0; i < MOST_ROWS * CHUNK; i++) c->scores[i] = NAN; /* what lies behind a row's keys is not read */
     ops->prepare(c->q, c->n_rows, c->head_dim, c->queries);
-    ops->scores(c->queries, c->n_rows, c->head_dim, c->key_blocks, (most + BLOCK - 1) / BLOCK, c->scores);
+    ops->scores(c->queries, c->n_rows, c->head_dim, c->key_blocks, (most + BLOCK - 1) / BLOCK, c->value_blocks,
+                c->scores);
     for (uint32_t r = 0; r < c->n_rows; r++)
         if (c->n_keys[r]) c->m[r] = floats->attention_softmax(c->scores + r * CHUNK, c->n_keys[r], scale, &c->l[r]);
-    ops->values(c->scores, c->n_rows, c->n_keys, c->head_dim, c->value_blocks, c->o);
+    ops->values(c->scores, c->n_rows, c->n_keys, c->head_dim, c->value_blocks, c->key_blocks, c->o);
 }
 
-/* What the cache should hold of n values: halves, or groups of 32 with a common step. */
-static void round_as_stored(crumb_kv_type type, const float *x, uint32_t n, double *out) {
-    for (uint32_t d = 0; d < n; d++) out[d] = (double)crumb_f16_to_f32(crumb_f32_to_f16(x[d]));
+/* Multiplies n values by the Hadamard matrix whose order is the largest power of 2 in n, as a matrix. */
+static void turn(double *x, uint32_t n, double factor) {
+    uint32_t order = n & -n;
+    double from[32];
+    memcpy(from, x, n * sizeof *x);
+    for (uint32_t i = 0; i < n; i++) {
+        x[i] = 0;
+        for (uint32_t j = 0; j < order; j++)
+            x[i] += __builtin_popcount(i % order & j) % 2 ? -from[i / order * order + j] : from[i / order * order + j];
+        x[i] *= factor < 0 ? 1 / (double)order : factor;
+    }
+}
+
+/* What the cache should hold of n values: halves, or groups of 32 with a common step, keys turned. */
+static void round_as_stored(crumb_kv_type type, bool key, const float *x, uint32_t n, double *out) {
+    for (uint32_t d = 0; d < n; d++)
+        out[d] = type == CRUMB_KV_Q8 ? (double)x[d] : (double)crumb_f16_to_f32(crumb_f32_to_f16(x[d]));
     for (uint32_t g = 0; g < n && type == CRUMB_KV_Q8; g += 32) {
-        float most = 0;
-        for (uint32_t d = g; d < n && d < g + 32; d++) most = fmaxf(most, fabsf(x[d]));
-        double step = (double)crumb_f16_to_f32(crumb_f32_to_f16(most / 127));
-        for (uint32_t d = g; d < n && d < g + 32; d++)
-            out[d] = step > 0 ? fmax(-127, fmin(127, rint((double)x[d] / step))) * step : 0;
+        uint32_t size = n - g < 32 ? n - g : 32;
+        double most = 0;
+        if (key) turn(out + g, size, 1);
+        for (uint32_t d = g; d < g + size; d++) most = fmax(most, fabs(out[d]));
+        double step = (double)crumb_f16_to_f32(crumb_f32_to_f16((float)most / 127));
+        for (uint32_t d = g; d < g + size; d++)
+            out[d] = step > 0 ? fmax(-127, fmin(127, rint(out[d] / step))) * step : 0;
+        if (key) turn(out + g, size, -1);
     }
 }
 
@@ -74,8 +92,8 @@ static void check_row(crumb_kv_type type, const chunk_case *c, uint32_t r, float
     static double keys[CHUNK][MOST_DIM], values[CHUNK][MOST_DIM];
     double p[CHUNK], sum = 0, max = -1e300;
     for (uint32_t j = 0; j < c->n_keys[r]; j++) {
-        round_as_stored(type, c->keys + (size_t)j * c->head_dim, c->head_dim, keys[j]);
-        round_as_stored(type, c->values + (size_t)j * c->head_dim, c->head_dim, values[j]);
+        round_as_stored(type, true, c->keys + (size_t)j * c->head_dim, c->head_dim, keys[j]);
+        round_as_stored(type, false, c->values + (size_t)j * c->head_dim, c->head_dim, values[j]);
         p[j] = 0;
         for (uint32_t d = 0; d < c->head_dim; d++) p[j] += (double)c->q[r * c->head_dim + d] * keys[j][d];
         p[j] *= (double)scale;
@@ -87,7 +105,7 @@ static void check_row(crumb_kv_type type, const chunk_case *c, uint32_t r, float
         for (uint32_t j = 0; j < c->n_keys[r]; j++) exact += p[j] / sum * values[j][d];
         /* Queries and weights of an 8-bit cache are rounded to 16 bits; and in test data a value may lie on an edge
          * between two codes. */
-        double tolerance = type == CRUMB_KV_Q8 ? 3e-4 : 1e-5;
+        double tolerance = type == CRUMB_KV_Q8 ? 1e-3 : 1e-5;
         assert_true(fabs((double)(c->o[r * c->head_dim + d] / c->l[r]) - exact) < tolerance);
     }
 }
@@ -197,6 +215,36 @@ static void sums_do_not_overflow(void **state) {
     free(a);
 }
 
+/* Keys with one dimension a hundred times larger than the others, as models have: turned, the others still count. */
+static void large_dimensions_drown_nothing(void **state) {
+    (void)state;
+    chunk_case *a = calloc(1, sizeof *a);
+    double error = 0, plain = 0;
+    a->n_rows = 1;
+    a->head_dim = 64;
+    a->n_keys[0] = CHUNK;
+    fill(a->q, 64, -1, 1);
+    fill(a->keys, CHUNK * 64, -1, 1);
+    a->q[5] = 0;
+    for (uint32_t j = 0; j < CHUNK; j++) a->keys[j * 64 + 5] = 100;
+    store_chunk(CRUMB_KV_Q8, CRUMB_ISA_SCALAR, a);
+    const crumb_kv_ops *ops = crumb_kv_ops_select(CRUMB_KV_Q8, CRUMB_ISA_SCALAR);
+    ops->prepare(a->q, 1, 64, a->queries);
+    ops->scores(a->queries, 1, 64, a->key_blocks, CHUNK / BLOCK, a->value_blocks, a->scores);
+    for (uint32_t j = 0; j < CHUNK; j++) {
+        double exact = 0, straight = 0;
+        for (uint32_t d = 0; d < 64; d++) {
+            double step = d < 32 ? 100.0 / 127 : 1.0 / 127, k = (double)a->keys[j * 64 + d];
+            exact += (double)a->q[d] * k;
+            straight += (double)a->q[d] * rint(k / step) * step; /* what codes of the key as it is would give */
+        }
+        error += pow((double)a->scores[j] - exact, 2);
+        plain += pow(straight - exact, 2);
+    }
+    assert_true(error > 0 && error * 9 < plain);
+    free(a);
+}
+
 static void eight_bits_take_half(void **state) {
     (void)state;
     for (uint32_t dim = 32; dim <= 256; dim += 32) {
@@ -208,9 +256,8 @@ static void eight_bits_take_half(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chunks_agree),
-        cmocka_unit_test(extremes_stay_finite),
-        cmocka_unit_test(sums_do_not_overflow),
+        cmocka_unit_test(chunks_agree),         cmocka_unit_test(extremes_stay_finite),
+        cmocka_unit_test(sums_do_not_overflow), cmocka_unit_test(large_dimensions_drown_nothing),
         cmocka_unit_test(eight_bits_take_half),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

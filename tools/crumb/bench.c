@@ -107,7 +107,7 @@ static crumb_status make_tokens(bench_state *b, int64_t n, crumb_error *err) {
 
 static crumb_status run_test(bench_state *b, const bench_test *test, bench_result r, crumb_error *err) {
     int64_t n_ctx = test->n_prompt + test->n_gen + r.n_depth;
-    if (n_ctx == 0) return CRUMB_OK;
+    if (test->n_prompt + test->n_gen == 0) return CRUMB_OK;
     r.n_prompt = test->n_prompt;
     r.n_gen = test->n_gen;
     crumb_session_params params = cli_session_params(b->options);
