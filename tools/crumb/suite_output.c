@@ -2,6 +2,7 @@
 #include "tools/crumb/suite.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- markdown ---------------------------------------------------------------------------------------------------- */
@@ -108,5 +109,9 @@ void suite_print_end(const suite_state *s) {
     if (s->format != BENCH_MD) return;
     cli_print("\n%zu of %zu targets met, %zu not measured. build: %s\n", s->n_met, s->n_met + s->n_missed, s->n_skipped,
               crumb_version());
+    double load[3];
+    if (getloadavg(load, 3) == 3)
+        cli_print("Load average at the end: %.1f, %.1f, %.1f; ratios mean little where other programs run meanwhile.\n",
+                  load[0], load[1], load[2]);
     cli_print("Other programs on the same files, in turns with crumb: tools/compare-peers.py\n");
 }
