@@ -49,7 +49,7 @@ static crumb_kernel_info info(size_t kernel) {
 /* As models have it: the weights' group, but at most 128. */
 static uint32_t activation_group(const crumb_kernel_problem *p) {
     uint32_t whole = p->group ? p->group : (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K), group = 128;
-    while (group > CRUMB_TILE_K && whole % group) group /= 2;
+    while (whole % group) group /= 2;
     return group;
 }
 
@@ -69,7 +69,8 @@ static crumb_trial_params trial_params(const crumb_kernel_problem *p) {
 
 /* Groups must divide K. */
 static bool shape_fits(const crumb_kernel_problem *p) {
-    return !p->group || (p->group % CRUMB_TILE_K == 0 && crumb_round_up(p->k, CRUMB_TILE_K) % p->group == 0);
+    return !p->group ||
+           ((p->group == 16 || p->group % CRUMB_TILE_K == 0) && crumb_round_up(p->k, CRUMB_TILE_K) % p->group == 0);
 }
 
 static crumb_matrix shape_of_problem(const crumb_kernel_problem *p) {
@@ -165,6 +166,12 @@ static crumb_status check_trial(const crumb_cpu_kernel *row, const char *knobs, 
     return CRUMB_OK;
 }
 
+/* As K-quants have it, where it fits; 0: scales have one level. */
+static uint32_t super_group(const crumb_trial_params *p) {
+    const uint32_t size = 256;
+    return p->group && size % p->group == 0 && crumb_round_up(p->k, CRUMB_TILE_K) % size == 0 ? size : 0;
+}
+
 static crumb_status check(size_t kernel, const char *knobs, const crumb_kernel_problem *problem, uint64_t seed,
                           bool extreme, crumb_kernel_check *out, crumb_error *err) {
     crumb_trial_params params = trial_params(problem);
@@ -172,6 +179,7 @@ static crumb_status check(size_t kernel, const char *knobs, const crumb_kernel_p
     if (extreme && bounded) params.fill = seed % 2 ? CRUMB_FILL_POSITIVE : CRUMB_FILL_NEGATIVE;
     params.has_min = !params.codebook && seed / 2 % 2;
     params.scales_f32 = seed / 4 % 2;
+    if (seed / 8 % 2 && row_of(kernel)->rank >= 0) params.super_group = super_group(&params);
     crumb_trial t;
     void *y = NULL;
     crumb_status status = crumb_trial_create(&params, &seed, &t, err);

@@ -106,6 +106,26 @@ static crumb_status random_scales(const crumb_trial_params *p, size_t n_sets, si
     return CRUMB_OK;
 }
 
+/* The same in two levels. With sums the super-scales are 1, and one of the int8 scales of each row. */
+static crumb_status two_level_scales(const crumb_trial_params *p, size_t n_tiles, size_t k_padded, uint64_t *seed,
+                                     const void **scales, const uint16_t **supers, crumb_error *err) {
+    const size_t n_groups = k_padded / p->group, n_supers = k_padded / p->super_group;
+    int8_t *low = NULL;
+    uint16_t *high = NULL;
+    CRUMB_TRY(allocate(n_tiles * n_groups * CRUMB_TILE_ROWS, &low, err));
+    *scales = low;
+    CRUMB_TRY(allocate(n_tiles * n_supers * CRUMB_TILE_ROWS * sizeof *high, &high, err));
+    *supers = high;
+    for (size_t i = 0; i < n_tiles * n_supers * CRUMB_TILE_ROWS; i++)
+        high[i] = crumb_f32_to_f16(p->fill == CRUMB_FILL_RANDOM ? crumb_random_f32(seed) * 0.01f : 1.0f);
+    for (size_t tile = 0; tile < n_tiles; tile++) {
+        size_t chosen = crumb_random_u64(seed) % n_groups;
+        for (size_t i = 0; i < n_groups * CRUMB_TILE_ROWS; i++, low++)
+            *low = p->fill == CRUMB_FILL_RANDOM ? (int8_t)crumb_random_u64(seed) : i / CRUMB_TILE_ROWS == chosen;
+    }
+    return CRUMB_OK;
+}
+
 static crumb_status create_weights(crumb_trial *t, uint64_t *seed, crumb_error *err) {
     const crumb_trial_params *p = &t->params;
     uint32_t k_padded = (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K);
@@ -128,6 +148,11 @@ static crumb_status create_weights(crumb_trial *t, uint64_t *seed, crumb_error *
         fill_bytes(p, codes, t->codes_bytes, seed);
     else
         fill_tiles(p, codes, n_tiles * k_padded / CRUMB_TILE_K, seed);
+    if (p->super_group) {
+        t->w.super_group = p->super_group;
+        CRUMB_TRY(two_level_scales(p, n_tiles, k_padded, seed, &t->w.scales, &t->w.supers, err));
+        return p->has_min ? two_level_scales(p, n_tiles, k_padded, seed, &t->w.mins, &t->w.super_mins, err) : CRUMB_OK;
+    }
     CRUMB_TRY(random_scales(p, n_tiles, k_padded / group, seed, &t->w.scales, err));
     return p->has_min ? random_scales(p, n_tiles, k_padded / group, seed, &t->w.mins, err) : CRUMB_OK;
 }
@@ -160,7 +185,10 @@ static crumb_status create_activations(crumb_trial *t, uint64_t *seed, crumb_err
     }
     for (size_t i = 0; i < (size_t)p->n * n_groups; i++) {
         x->qsum[i] = 0;
-        for (uint32_t j = 0; j < x->group; j++) x->qsum[i] += x->q[i * x->group + j];
+        for (uint32_t j = 0; j < x->group; j++) {
+            size_t k = i * x->group + j;
+            x->qsum[i] += x->q[k / 32 * 32 + crumb_tile_plane_position(p->bits, k % 32)];
+        }
     }
     for (size_t i = 0; i < n_sx; i++) x->sx[i] = p->fill == CRUMB_FILL_RANDOM ? crumb_random_f32(seed) : 1.0f;
     for (size_t i = 0; i < (size_t)p->n * p->k; i++) t->xf[i] = random_float_activation(p, seed);
@@ -190,6 +218,8 @@ void crumb_trial_destroy(crumb_trial *t) {
     if (t->w.codes) crumb_pages_free((void *)t->w.codes, t->codes_bytes);
     free((void *)t->w.scales);
     free((void *)t->w.mins);
+    free((void *)t->w.supers);
+    free((void *)t->w.super_mins);
     free(t->x.q);
     free(t->x.qsum);
     free(t->x.sx);

@@ -23,6 +23,7 @@ typedef struct crumb_trial_params {
     int mul, sub;
     const int8_t *codebook;  /* with 4 bits, mul 1 and sub 0 */
     uint32_t m, k, n, group; /* group 0: the whole row */
+    uint32_t super_group;    /* 0: scales have one level */
     crumb_act_quant act;     /* CRUMB_ACT_F32: kernels read the floats; the int8 ones are there all the same, by row */
     uint32_t act_group;      /* for CRUMB_ACT_GROUP */
     bool has_min, scales_f32;

@@ -132,7 +132,7 @@ INDEX_SUMS(2, 2)
 INDEX_SUMS(2, 4)
 
 /* Ternary weights are looked up as -1, 0, 1: no zero point is left. */
-static void gemv_index(const crumb_linear_args *a, int bits, const gemv_variants variants) {
+static void gemv_index(const crumb_linear_args *a, int bits, gemv_sums_fn *const variants[3]) {
     shape s = shape_of(a, bits);
     const uint32_t n_lines = crumb_index_lines(a->w);
     s.tile_bytes = (size_t)n_lines * CRUMB_INDEX_LINE_BYTES;
@@ -148,11 +148,11 @@ static void gemv_index(const crumb_linear_args *a, int bits, const gemv_variants
 }
 
 void crumb_gemv_b8_i8__avx2(const crumb_linear_args *a) {
-    static const gemv_variants variants = {index_sums_1_s1, index_sums_1_s2, index_sums_1_s4, NULL};
+    static gemv_sums_fn *const variants[] = {index_sums_1_s1, index_sums_1_s2, index_sums_1_s4};
     gemv_index(a, 1, variants);
 }
 
 void crumb_gemv_t5_i8__avx2(const crumb_linear_args *a) {
-    static const gemv_variants variants = {index_sums_2_s1, index_sums_2_s2, index_sums_2_s4, NULL};
+    static gemv_sums_fn *const variants[] = {index_sums_2_s1, index_sums_2_s2, index_sums_2_s4};
     gemv_index(a, 2, variants);
 }

@@ -45,42 +45,77 @@ INLINE __m256i plane_order(__m256i linear, unsigned bits) {
     return _mm256_set_m128i(_mm_unpackhi_epi16(low, high), _mm_unpacklo_epi16(low, high));
 }
 
-/* 32 values at x times scale, rounded and saturated, in plane order. */
-INLINE __m256i quantize_32(const float *x, __m256 scale, unsigned bits) {
-    __m256i v0 = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), scale));
-    __m256i v1 = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), scale));
-    __m256i v2 = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 16), scale));
-    __m256i v3 = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 24), scale));
+/* 32 values at x times a scale for either half, rounded and saturated, in their own order. */
+INLINE __m256i quantize_32(const float *x, __m256 scale_low, __m256 scale_high) {
+    __m256i v0 = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), scale_low));
+    __m256i v1 = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), scale_low));
+    __m256i v2 = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 16), scale_high));
+    __m256i v3 = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 24), scale_high));
     /* Packing works within halves: 16-bit k 0-3,8-11 | 4-7,12-15, then with the upper 16 the same way. */
     __m256i low = _mm256_packs_epi32(v0, v1), high = _mm256_packs_epi32(v2, v3);
     __m256i bytes = _mm256_packs_epi16(low, high); /* dwords 0 2 4 6 | 1 3 5 7 of the block */
-    __m256i k = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+INLINE void store_32(__m256i k, unsigned bits, int8_t *q) {
     /* L takes k 0, 16, 1, 17 ... */
     __m128i k_low = _mm256_castsi256_si128(k), k_high = _mm256_extracti128_si256(k, 1);
     __m256i linear = _mm256_set_m128i(_mm_unpackhi_epi8(k_low, k_high), _mm_unpacklo_epi8(k_low, k_high));
-    return plane_order(linear, bits);
+    _mm256_storeu_si256((__m256i *)(void *)q, plane_order(linear, bits));
 }
 
-INLINE int32_t horizontal_sum(__m256i v) {
-    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+/* Eight sums of four bytes. */
+INLINE __m256i sum_fours(__m256i bytes) {
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes), _mm256_set1_epi16(1));
+}
+
+INLINE int32_t sum_of_four(__m128i four) {
     four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
     return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
+/* n values at x, as many of 32 as there are, and zeros; `room` holds them where they are fewer. */
+INLINE const float *whole_32(const float *x, uint32_t n, float room[32]) {
+    if (n >= 32) return x;
+    memset(room, 0, 32 * sizeof(float));
+    return memcpy(room, x, n * sizeof(float));
 }
 
 /* n values at x into q, zeros up to a whole 32-block. Returns their sum. */
 INLINE int32_t quantize_span(const float *x, uint32_t n, float scale, unsigned bits, int8_t *q) {
     const __m256 scales = _mm256_set1_ps(scale);
-    const __m256i ones = _mm256_set1_epi8(1), wide_ones = _mm256_set1_epi16(1);
     __m256i sum = _mm256_setzero_si256();
     for (uint32_t i = 0; i < n; i += 32) {
-        float tail[32] = {0};
-        const float *from = x + i;
-        if (n - i < 32) from = memcpy(tail, from, (n - i) * sizeof(float));
-        __m256i v = quantize_32(from, scales, bits);
-        _mm256_storeu_si256((__m256i *)(q + i), v);
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(ones, v), wide_ones));
+        float tail[32];
+        __m256i v = quantize_32(whole_32(x + i, n - i, tail), scales, scales);
+        store_32(v, bits, q + i);
+        sum = _mm256_add_epi32(sum, sum_fours(v));
     }
-    return horizontal_sum(sum);
+    return sum_of_four(_mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1)));
+}
+
+/* The scale that activations of largest magnitude a are multiplied with, and in *sx the one that undoes it. */
+INLINE float group_scale(float a, float *sx) {
+    const bool tiny = a < CRUMB_QUANTIZE_TINY;
+    *sx = tiny ? 0.0f : a / 127.0f;
+    return tiny ? 0.0f : 127.0f / a;
+}
+
+/* Groups of 16: two in a 32-block. `scale` is the row's, where there is one. */
+INLINE void quantize_halves(const float *x, uint32_t k, unsigned bits, float scale, bool row_scale, int8_t *q,
+                            float *sx, int32_t *qsum) {
+    for (uint32_t i = 0; i < k; i += 32, qsum += 2) {
+        float tail[32], low = scale, high = scale;
+        const float *from = whole_32(x + i, k - i, tail);
+        if (!row_scale) {
+            low = group_scale(largest(from, 16), sx++);
+            high = group_scale(largest(from + 16, 16), sx++);
+        }
+        __m256i v = quantize_32(from, _mm256_set1_ps(low), _mm256_set1_ps(high)), sum = sum_fours(v);
+        store_32(v, bits, q + i);
+        qsum[0] = sum_of_four(_mm256_castsi256_si128(sum));
+        qsum[1] = sum_of_four(_mm256_extracti128_si256(sum, 1));
+    }
 }
 
 INLINE void quantize_row(const float *x, uint32_t k, unsigned bits, uint32_t n, const crumb_q8 *out) {
@@ -93,14 +128,14 @@ INLINE void quantize_row(const float *x, uint32_t k, unsigned bits, uint32_t n, 
         scale = 127.0f / a;
         out->sx[n] = a / 127.0f;
     }
+    if (out->group < 32) {
+        float *sx = out->row_scale ? NULL : out->sx + (size_t)n * n_groups;
+        quantize_halves(x, k, bits, scale, out->row_scale, q, sx, out->qsum + (size_t)n * n_groups);
+        return;
+    }
     for (uint32_t g = 0; g < n_groups; g++) {
         uint32_t k0 = g * out->group, k1 = k0 + out->group < k ? k0 + out->group : k;
-        if (!out->row_scale) {
-            a = largest(x + k0, k1 - k0);
-            bool tiny = a < CRUMB_QUANTIZE_TINY;
-            scale = tiny ? 0.0f : 127.0f / a;
-            out->sx[(size_t)n * n_groups + g] = tiny ? 0.0f : a / 127.0f;
-        }
+        if (!out->row_scale) scale = group_scale(largest(x + k0, k1 - k0), &out->sx[(size_t)n * n_groups + g]);
         out->qsum[(size_t)n * n_groups + g] = quantize_span(x + k0, k1 - k0, scale, bits, q + k0);
     }
 }

@@ -93,6 +93,10 @@ SIMD_INLINE vflt v_load_f32(const float *p) {
 SIMD_INLINE vflt v_load_f16(const uint16_t *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
+/* SIMD_LANES bytes as int32. */
+SIMD_INLINE vint v_load_i8(const int8_t *p) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
 SIMD_INLINE void v_store_f32(float *p, vflt a) {
     _mm256_storeu_ps(p, a);
 }

@@ -82,6 +82,10 @@ SIMD_INLINE int gemm_parts(int bits) {
 SIMD_INLINE uint32_t gemm_unit_steps(int bits) {
     return bits == 5 ? 4 : bits == 6 ? 2 : 8;
 }
+/* Of the four steps of a group of 16, those that an accumulator holds. */
+SIMD_INLINE int half_hold_steps(int bits) {
+    return bits == 6 ? 2 : 4;
+}
 /* Unpacks one line (a dword of each of 16 rows): 8 / bits steps, each [part][row]. Returns the end of what it wrote. */
 SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
     const int planes = bits == 8 ? 1 : 8 / bits, parts = gemm_parts(bits);
@@ -89,21 +93,27 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
         for (int v = 0; v < 2; v++, out += 32) v_store(out, dot_plane(v_load(line + 32 * v), bits, p));
     return out;
 }
-/* Up to 4 bits the loops are the same. Codebooks have as many columns in a register block as other 4-bit codes, which
- * is how a caller interleaves for both. */
+/* Up to 4 bits the loops are the same, and up to 5 for groups of 16. Codebooks have as many columns in a register block
+ * as other 4-bit codes, which is how a caller interleaves for both. */
 #define GEMM_KINDS                                                                                                     \
     GEMM_KIND(k4, 4)                                                                                                   \
     GEMM_KIND(k5, 5)                                                                                                   \
     GEMM_KIND(k6, 6)                                                                                                   \
     GEMM_KIND(k8, 8)                                                                                                   \
-    GEMM_LOOP(c4_any, DOT_ENTRY_BITS, gemm_wide(4, false), true, b->a->w->mins != NULL, false)                         \
-    GEMM_LOOP(k4_whole_min, 4, gemm_wide(4, true), false, true, true)                                                  \
+    GEMM_HALF_LOOP(k4, 4)                                                                                              \
+    GEMM_HALF_LOOP(k6, 6)                                                                                              \
+    GEMM_LOOP(c4_any, DOT_ENTRY_BITS, gemm_wide(4, GEMM_ANY), true, b->a->w->mins != NULL, GEMM_ANY)                   \
+    GEMM_LOOP(k4_block_min, 4, gemm_wide(4, GEMM_BLOCKS), false, true, GEMM_BLOCKS)                                    \
     SIMD_INLINE const gemm_loops *gemm_loops_of(int bits, bool codebook) {                                             \
-        static const gemm_loops c4 = {gemm_c4_any, gemm_k5_whole_zero, gemm_k5_whole_both, gemm_k5_whole_both},        \
-                                k4 = {gemm_k4_any, gemm_k4_whole_zero, gemm_k4_whole_min, gemm_k4_whole_both},         \
-                                k5 = {gemm_k5_any, gemm_k5_whole_zero, gemm_k5_whole_both, gemm_k5_whole_both},        \
-                                k6 = {gemm_k6_any, gemm_k6_whole_zero, gemm_k6_whole_both, gemm_k6_whole_both},        \
-                                k8 = {gemm_k8_any, gemm_k8_whole_zero, gemm_k8_whole_both, gemm_k8_whole_both};        \
+        static const gemm_loops c4 = {gemm_c4_any, gemm_k5_block_zero, gemm_k5_block_both, gemm_k5_block_both,         \
+                                      gemm_k4_half},                                                                   \
+                                k4 = {gemm_k4_any, gemm_k4_block_zero, gemm_k4_block_min, gemm_k4_block_both,          \
+                                      gemm_k4_half},                                                                   \
+                                k5 = {gemm_k5_any, gemm_k5_block_zero, gemm_k5_block_both, gemm_k5_block_both,         \
+                                      gemm_k4_half},                                                                   \
+                                k6 = {gemm_k6_any, gemm_k6_block_zero, gemm_k6_block_both, gemm_k6_block_both,         \
+                                      gemm_k6_half},                                                                   \
+                                k8 = {gemm_k8_any, gemm_k8_block_zero, gemm_k8_block_both, gemm_k8_block_both, NULL};  \
         return codebook ? &c4 : bits <= 4 ? &k4 : bits == 5 ? &k5 : bits == 6 ? &k6 : &k8;                             \
     }
 

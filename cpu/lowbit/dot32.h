@@ -78,6 +78,11 @@ SIMD_INLINE uint32_t gemm_unit_steps(int bits) {
     (void)bits;
     return CRUMB_TILE_K / 4;
 }
+/* Of the four steps of a group of 16, those that an accumulator holds. */
+SIMD_INLINE int half_hold_steps(int bits) {
+    (void)bits;
+    return 4;
+}
 /* Unpacks one line (a dword of each of 16 rows): 8 / bits steps. Returns the end of what it wrote. */
 SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
     for (int p = 0; p < 8 / bits; p++)
@@ -90,9 +95,11 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
 /* All loops are the same. */
 #define GEMM_KINDS                                                                                                     \
     GEMM_KIND(k4, 4)                                                                                                   \
-    GEMM_LOOP(k4_whole_min, 4, gemm_wide(4, true), false, true, true)                                                  \
+    GEMM_HALF_LOOP(k4, 4)                                                                                              \
+    GEMM_LOOP(k4_block_min, 4, gemm_wide(4, GEMM_BLOCKS), false, true, GEMM_BLOCKS)                                    \
     SIMD_INLINE const gemm_loops *gemm_loops_of(int bits, bool codebook) {                                             \
-        static const gemm_loops k4 = {gemm_k4_any, gemm_k4_whole_zero, gemm_k4_whole_min, gemm_k4_whole_both};         \
+        static const gemm_loops k4 = {gemm_k4_any, gemm_k4_block_zero, gemm_k4_block_min, gemm_k4_block_both,          \
+                                      gemm_k4_half};                                                                   \
         (void)bits, (void)codebook;                                                                                    \
         return &k4;                                                                                                    \
     }

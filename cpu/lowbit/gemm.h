@@ -40,6 +40,9 @@ typedef struct gemm_block {
     float *accs;     /* [n_columns][16]; between tile-rows 0 */
 } gemm_block;
 
+/* What groups of activations are: half a 32-block, one, or any number of them. */
+typedef enum gemm_groups { GEMM_ANY, GEMM_BLOCKS, GEMM_HALVES } gemm_groups;
+
 /* Whether accumulators hold less than a 32-block. */
 SIMD_INLINE bool gemm_is_short(int kind) {
     return gemm_unit_steps(kind) < BLOCK_STEPS;
@@ -136,10 +139,37 @@ SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_
     }
 }
 
+/* Groups of 16, which are every other step of a 32-block: n_blocks from the chunk's first group, group0, on. */
+SIMD_INLINE void gemm_half_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t group0, uint32_t n_blocks,
+                                  const int kind, const int columns, const bool has_min) {
+    const uint32_t hold = (uint32_t)half_hold_steps(kind);
+    for (uint32_t g = 0; g < 2 * n_blocks; g++) {
+        vint sums[GEMM_REGISTER_COLUMNS * TILE_VECTORS];
+        UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) sums[i] = v_zero();
+        UNROLL for (uint32_t part = 0; part < BLOCK_STEPS / 2; part += hold) {
+            vint acc[GEMM_REGISTER_COLUMNS * TILE_VECTORS];
+            UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) acc[i] = v_zero();
+            UNROLL for (uint32_t i = part; i < part + hold; i++) {
+                const size_t step = g / 2 * BLOCK_STEPS + 2 * i + g % 2;
+                vint weights[TILE_VECTORS];
+                UNROLL for (int v = 0; v < TILE_VECTORS; v++) weights[v] =
+                    v_load(b->panel + step * LINE_BYTES + v * SIMD_LANES * 4);
+                UNROLL for (int c = 0; c < columns; c++)
+                    dot_steps(&acc[c * TILE_VECTORS], weights,
+                              v_broadcast4(q + (step * (size_t)columns + (size_t)c) * 4), TILE_VECTORS);
+            }
+            UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) sums[i] =
+                v_add(sums[i], gemm_sum(&acc[i], kind, b->a->w->mul));
+        }
+        gemm_fold(b, c0, group0 + g, group0, sums, columns, true, has_min);
+        v_forget();
+    }
+}
+
 /* Groups of any size: their sums wait in memory between spans, and between chunks. */
 SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t step0, uint32_t step1,
                                   const int kind, const int columns, const bool has_min) {
-    const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, group0 = step0 / group_steps;
+    const uint32_t group_steps = b->s.group_steps, group0 = step0 / group_steps;
     const uint32_t span = gemm_is_short(kind) ? GEMM_CHUNK_STEPS : b->span;
     int32_t *saved = b->sums + (size_t)c0 * CRUMB_TILE_ROWS;
     uint32_t g = group0;
@@ -164,9 +194,11 @@ SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t
 
 /* Steps [step0, step1) of K, which the panel holds, for `columns` columns from c0 of the block on. */
 SIMD_INLINE void gemm_columns(const gemm_block *b, uint32_t c0, uint32_t step0, uint32_t step1, const int kind,
-                              const int columns, const bool has_zero, const bool has_min, const bool whole) {
+                              const int columns, const bool has_zero, const bool has_min, const gemm_groups groups) {
     const int8_t *q = b->q + (size_t)c0 * b->a->x.k_padded + (size_t)step0 * (size_t)columns * 4;
-    if (whole)
+    if (groups == GEMM_HALVES)
+        gemm_half_groups(b, c0, q, step0 / BLOCK_STEPS * 2, (step1 - step0) / BLOCK_STEPS, kind, columns, has_min);
+    else if (groups == GEMM_BLOCKS)
         gemm_whole_groups(b, c0, q, step0 / BLOCK_STEPS, (step1 - step0) / BLOCK_STEPS, kind, columns, has_zero,
                           has_min);
     else
@@ -174,13 +206,14 @@ SIMD_INLINE void gemm_columns(const gemm_block *b, uint32_t c0, uint32_t step0, 
 }
 
 /* Groups of 32 have loops of their own where codes are wide enough for that to pay. */
-SIMD_INLINE bool gemm_whole(int bits, uint32_t group) {
-    return group == CRUMB_TILE_K && bits >= 3;
+SIMD_INLINE gemm_groups gemm_groups_of(int bits, uint32_t group) {
+    if (group < CRUMB_TILE_K) return GEMM_HALVES;
+    return group == CRUMB_TILE_K && bits >= 3 ? GEMM_BLOCKS : GEMM_ANY;
 }
 
 /* Columns of a register block, of as many as there are registers for. */
-SIMD_INLINE int gemm_wide(int bits, bool whole) {
-    const bool few = whole || gemm_is_short(bits);
+SIMD_INLINE int gemm_wide(int bits, gemm_groups groups) {
+    const bool few = groups != GEMM_ANY || gemm_is_short(bits);
     return (few ? GEMM_WHOLE_COLUMNS : GEMM_REGISTER_COLUMNS) / gemm_parts(bits);
 }
 
@@ -213,19 +246,19 @@ SIMD_INLINE void gemm_finish(const gemm_block *b, uint32_t tile, uint32_t c0, ui
 
 /* A chunk of a tile-row, the last one with the way out. */
 SIMD_INLINE void gemm_all_columns(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1, const int kind,
-                                  const int wide, const bool has_zero, const bool has_min, const bool whole) {
+                                  const int wide, const bool has_zero, const bool has_min, const gemm_groups groups) {
     const bool last = step1 == b->s.n_blocks * BLOCK_STEPS;
     for (uint32_t c = 0, n; c < b->n_columns; c += n) {
         n = gemm_next_columns(b->n_columns - c, (uint32_t)wide);
         if (last) gemm_prefetch_out(b, tile, c, n);
         if (n == (uint32_t)wide)
-            gemm_columns(b, c, step0, step1, kind, wide, has_zero, has_min, whole);
+            gemm_columns(b, c, step0, step1, kind, wide, has_zero, has_min, groups);
         else if (wide > 4 && n == (uint32_t)wide / 2)
-            gemm_columns(b, c, step0, step1, kind, wide / 2, has_zero, has_min, whole);
+            gemm_columns(b, c, step0, step1, kind, wide / 2, has_zero, has_min, groups);
         else if (wide > 2 && n == 2)
-            gemm_columns(b, c, step0, step1, kind, 2, has_zero, has_min, whole);
+            gemm_columns(b, c, step0, step1, kind, 2, has_zero, has_min, groups);
         else
-            gemm_columns(b, c, step0, step1, kind, 1, has_zero, has_min, whole);
+            gemm_columns(b, c, step0, step1, kind, 1, has_zero, has_min, groups);
         if (last) gemm_finish(b, tile, c, n);
     }
 }
@@ -235,36 +268,36 @@ SIMD_INLINE void gemm_all_columns(const gemm_block *b, uint32_t tile, uint32_t s
 /* Converts the scales and mins of the groups that begin or go on in steps [step0, step1) of a tile-row. */
 SIMD_INLINE void gemm_take_scales(const gemm_block *b, uint32_t tile, uint32_t step0, uint32_t step1) {
     const crumb_linear_args *a = b->a;
-    const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, group0 = step0 / group_steps;
+    const uint32_t group_steps = b->s.group_steps, group0 = step0 / group_steps;
+    const tile_scales scales = scales_of_tile(a, &b->s, tile);
+    tile_scales mins = scales;
+    if (a->w->mins) mins = mins_of_tile(a, &b->s, tile);
     for (uint32_t g = group0; g * group_steps < step1; g++) {
-        size_t from = (size_t)(g / b->s.scale_groups) * CRUMB_TILE_ROWS * b->s.scale_bytes;
+        const uint32_t from = g / b->s.scale_groups;
         size_t to = (size_t)(g - group0) * CRUMB_TILE_ROWS;
-        for (int v = 0; v < TILE_VECTORS; v++) {
-            v_store_f32(b->scales + to + v * SIMD_LANES,
-                        load_scale(scales_of_tile(a->w->scales, &b->s, tile) + from, b->s.scale_bytes, v));
-            if (a->w->mins)
-                v_store_f32(b->mins + to + v * SIMD_LANES,
-                            load_scale(scales_of_tile(a->w->mins, &b->s, tile) + from, b->s.scale_bytes, v));
+        for (int v = 0; v < TILE_VECTORS; v++, to += SIMD_LANES) {
+            v_store_f32(b->scales + to, load_scale(&scales, &b->s, from, v));
+            if (a->w->mins) v_store_f32(b->mins + to, load_scale(&mins, &b->s, from, v));
         }
     }
 }
 
 /* Steps of K per panel: whole groups where they are smaller than a panel. */
 SIMD_INLINE uint32_t gemm_chunk_steps(const gemm_block *b) {
-    const uint32_t group_steps = b->s.group_blocks * BLOCK_STEPS, wanted = b->a->knobs.steps;
+    const uint32_t group_steps = b->s.group_steps, wanted = b->a->knobs.steps;
     if (b->unpack == panel_t5) return GEMM_TRIT_STEPS;
     const uint32_t most = wanted ? wanted : GEMM_CHUNK_STEPS;
     return group_steps < most ? most / group_steps * group_steps : most;
 }
 
 SIMD_INLINE void gemm_tile(const gemm_block *b, uint32_t tile, const int kind, const int wide, const bool has_zero,
-                           const bool has_min, const bool whole) {
+                           const bool has_min, const gemm_groups groups) {
     const uint32_t n_steps = b->s.n_blocks * BLOCK_STEPS, chunk = gemm_chunk_steps(b);
     for (uint32_t step = 0; step < n_steps; step += chunk) {
         uint32_t end = step + chunk < n_steps ? step + chunk : n_steps;
         b->unpack(codes_of_tile(b->a, &b->s, tile), step, end, b->table, b->panel);
         gemm_take_scales(b, tile, step, end);
-        gemm_all_columns(b, tile, step, end, kind, wide, has_zero, has_min, whole);
+        gemm_all_columns(b, tile, step, end, kind, wide, has_zero, has_min, groups);
     }
 }
 
@@ -356,31 +389,33 @@ SIMD_INLINE void gemm_take_columns(gemm_block *b, int wide) {
 
 /* The block is a copy, so that compilers keep what it holds in registers. */
 SIMD_INLINE void gemm_rows(gemm_block b, const int kind, const int wide, const bool has_zero, const bool has_min,
-                           const bool whole) {
+                           const gemm_groups groups) {
     const crumb_linear_args *a = b.a;
     for (b.n0 = 0; b.n0 < a->n; b.n0 += b.n_columns) {
         b.n_columns = a->n - b.n0 < b.stride ? a->n - b.n0 : (uint32_t)b.stride;
         gemm_take_columns(&b, wide);
         gemm_prepare(&b);
         for (uint32_t tile = a->tile0; tile < a->tile1; tile++)
-            gemm_tile(&b, tile, kind, wide, has_zero, has_min, whole);
+            gemm_tile(&b, tile, kind, wide, has_zero, has_min, groups);
     }
 }
 
-/* The loops of a kind: for groups of any size, and for groups of 32 by what their weights have. */
+/* The loops of a kind: for groups of any size, for groups of 32 by what their weights have, for groups of 16. */
 typedef void gemm_rows_fn(const gemm_block *b);
 typedef struct gemm_loops {
-    gemm_rows_fn *any, *whole_zero, *whole_min, *whole_both;
+    gemm_rows_fn *any, *block_zero, *block_min, *block_both, *half; /* NULL: none */
 } gemm_loops;
 
-#define GEMM_LOOP(name, kind, wide, has_zero, has_min, whole)                                                          \
+#define GEMM_LOOP(name, kind, wide, has_zero, has_min, groups)                                                         \
     static void gemm_##name(const gemm_block *b) {                                                                     \
-        gemm_rows(*b, kind, wide, has_zero, has_min, whole);                                                           \
+        gemm_rows(*b, kind, wide, has_zero, has_min, groups);                                                          \
     }
 #define GEMM_KIND(name, kind)                                                                                          \
-    GEMM_LOOP(name##_any, kind, gemm_wide(kind, false), true, b->a->w->mins != NULL, false)                            \
-    GEMM_LOOP(name##_whole_zero, kind, gemm_wide(kind, true), true, false, true)                                       \
-    GEMM_LOOP(name##_whole_both, kind, gemm_wide(kind, true), true, true, true)
+    GEMM_LOOP(name##_any, kind, gemm_wide(kind, GEMM_ANY), true, b->a->w->mins != NULL, GEMM_ANY)                      \
+    GEMM_LOOP(name##_block_zero, kind, gemm_wide(kind, GEMM_BLOCKS), true, false, GEMM_BLOCKS)                         \
+    GEMM_LOOP(name##_block_both, kind, gemm_wide(kind, GEMM_BLOCKS), true, true, GEMM_BLOCKS)
+#define GEMM_HALF_LOOP(name, kind)                                                                                     \
+    GEMM_LOOP(name##_half, kind, gemm_wide(kind, GEMM_HALVES), true, b->a->w->mins != NULL, GEMM_HALVES)
 
 GEMM_KINDS
 
@@ -395,12 +430,13 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     gemm_carve(&b);
     memset(b.sums, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.sums);
     memset(b.accs, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.accs);
-    if (!gemm_whole(bits, a->x.group))
-        loops->any(&b);
-    else if (!a->w->mins)
-        loops->whole_zero(&b);
-    else
-        (zero_point(a->w) ? loops->whole_both : loops->whole_min)(&b);
+    switch (gemm_groups_of(bits, a->x.group)) {
+    case GEMM_ANY: loops->any(&b); break;
+    case GEMM_HALVES: loops->half(&b); break;
+    case GEMM_BLOCKS:
+        (!a->w->mins ? loops->block_zero : zero_point(a->w) ? loops->block_both : loops->block_min)(&b);
+        break;
+    }
 }
 
 #define GEMM_KERNEL(name, bits, width)                                                                                 \
@@ -417,6 +453,6 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
 #define GEMM_INTERLEAVE_INSTANCE                                                                                       \
     void SIMD_NAME(crumb_interleave)(const crumb_q8 *x, unsigned bits, uint32_t n0, uint32_t n1) {                     \
         const size_t at = (size_t)n0 * x->k_padded;                                                                    \
-        const int wide = gemm_wide((int)bits, gemm_whole((int)bits, x->group));                                        \
+        const int wide = gemm_wide((int)bits, gemm_groups_of((int)bits, x->group));                                    \
         gemm_interleave(x->q + at, x->k_padded, n1 - n0, (uint32_t)wide, x->interleaved + at);                         \
     }

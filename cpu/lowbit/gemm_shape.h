@@ -13,7 +13,7 @@ enum {
     GEMM_BLOCK_BYTES = 384 << 10, /* activations of one block of columns: most of a small L2 */
     GEMM_MIN_COLUMNS = 96,        /* so that unpacking stays a small part; long rows then stream from L3 */
     GEMM_MAX_COLUMNS = 384,       /* so that their sums stay in L2 as well */
-    GEMM_CHUNK_GROUPS = GEMM_TRIT_STEPS / (CRUMB_TILE_K / 4) + 1
+    GEMM_CHUNK_GROUPS = GEMM_TRIT_STEPS / 4 + 1 /* of 16 */
 };
 
 /* The most columns (rows of activations) per block for K. */
@@ -32,11 +32,11 @@ static inline uint32_t crumb_gemm_block_columns(uint32_t n, uint32_t k_padded, c
 }
 
 /* Scratch bytes per thread for any n: panel, scales and mins of a chunk, then per column its activations, sums
- * and accumulators of a tile-row, and three words per group of 32. */
+ * and accumulators of a tile-row, and three words per group of 16. */
 static inline size_t crumb_gemm_scratch_bytes(uint32_t k_padded, const crumb_cpu_knobs *knobs) {
     size_t columns = crumb_gemm_most_columns(k_padded, knobs), tile_row = CRUMB_TILE_ROWS * 4;
     return GEMM_TRIT_STEPS * tile_row * GEMM_MAX_PARTS + GEMM_CHUNK_GROUPS * tile_row * 2 +
-           columns * (tile_row * 2 + k_padded + k_padded / CRUMB_TILE_K * 12);
+           columns * (tile_row * 2 + k_padded + k_padded / 16 * 12);
 }
 
 #endif

@@ -14,7 +14,8 @@
 enum {
     GEMV_MAX_STREAMS = 4,
     GEMV_MAX_COLUMNS = 2,
-    GEMV_MAX_SUMS = 8,     /* streams * TILE_VECTORS * columns */
+    GEMV_MAX_SUMS = 8, /* streams * TILE_VECTORS * columns */
+    GEMV_HALF_STREAMS = 2,
     GEMV_NEAR_BYTES = 2048 /* ahead in each stream */
 };
 
@@ -24,9 +25,10 @@ typedef struct gemv_operands {
     size_t q_stride;
     int mul;
     unsigned max_code;
-    size_t near, far;         /* prefetch distances in bytes */
-    vint table;               /* of a codebook */
-    vint sums[GEMV_MAX_SUMS]; /* result: [stream][vector][column], mul * sum(u*q) */
+    size_t near, far;             /* prefetch distances in bytes */
+    vint table;                   /* of a codebook */
+    vint sums[GEMV_MAX_SUMS];     /* result: [stream][vector][column], mul * sum(u*q) */
+    vint odd_sums[GEMV_MAX_SUMS]; /* the same of the second group, where groups are half a 32-block */
 } gemv_operands;
 
 /* The sums over lines [line, end) of the tile-rows. A line of tiles is 64 bytes: a dword of each row, 32 / bits k. */
@@ -101,6 +103,34 @@ SIMD_INLINE void gemv_split_sums(gemv_operands *o, uint32_t line, uint32_t end, 
     UNROLL for (int i = 0; i < n_vectors * columns; i++) o->sums[i] = split_sum(sums[i], o->mul);
 }
 
+/* The sums of both halves of one 32-block, of any codes; one vector of rows after the other, as for split codes. */
+SIMD_INLINE void gemv_half_sums(gemv_operands *o, uint32_t line, const int bits, const int width, const int columns,
+                                const int streams) {
+    const int block_lines = bits, hold = half_hold_steps(width);
+    const int8_t *q = o->q + line / (uint32_t)bits * CRUMB_TILE_K;
+    UNROLL for (int v = 0; v < streams * TILE_VECTORS; v++) {
+        const uint8_t *block = o->codes[v / TILE_VECTORS] + (size_t)line * LINE_BYTES;
+        if (v % TILE_VECTORS == 0) UNROLL for (int i = 0; i < block_lines; i++) gemv_fetch(o, block + i * LINE_BYTES);
+        block += v % TILE_VECTORS * SIMD_LANES * 4;
+        UNROLL for (int half = 0; half < 2; half++) {
+            vint sums[GEMV_MAX_COLUMNS], parts[GEMV_MAX_COLUMNS];
+            UNROLL for (int c = 0; c < columns; c++) sums[c] = parts[c] = v_zero();
+            UNROLL for (int i = 0; i < BLOCK_STEPS / 2; i++) {
+                const int step = 2 * i + half;
+                vint codes = block_operand(block, bits, width, o->table, step);
+                UNROLL for (int c = 0; c < columns; c++) {
+                    parts[c] = dot_step(parts[c], codes, v_broadcast4(q + (size_t)c * o->q_stride + 4 * step));
+                    if ((i + 1) % hold) continue;
+                    sums[c] = v_add(sums[c], gemm_sum(&parts[c], width < 8 ? width : 4, o->mul));
+                    parts[c] = v_zero();
+                }
+            }
+            UNROLL for (int c = 0; c < columns; c++)(half ? o->odd_sums : o->sums)[v * columns + c] = sums[c];
+        }
+        v_forget();
+    }
+}
+
 /* One pass over K: tile-rows tile, tile + step ... (those below tile_end), activation rows n0 .. n0 + columns - 1. */
 typedef struct gemv_pass {
     uint32_t tile[GEMV_MAX_STREAMS];
@@ -109,15 +139,20 @@ typedef struct gemv_pass {
     int zero;   /* zero point */
     vint table; /* of a codebook */
     gemv_sums_fn *sums;
-    uint32_t group_lines; /* of a sum group */
+    uint32_t group_lines; /* of a sum group, or of both in a 32-block */
     const int8_t *q;      /* for activation row 0 */
     size_t q_stride;
 } gemv_pass;
 
-/* Folds the sums of group g into acc. Offsets are bytes into each stream's scales. */
+/* Scales and mins of a pass, and how many sum groups they have served. */
+typedef struct gemv_scales {
+    tile_scales scales[GEMV_MAX_STREAMS], mins[GEMV_MAX_STREAMS];
+    uint32_t served, supers_served; /* scales that the super-scales have served */
+} gemv_scales;
+
+/* Folds the sums of group g into acc. */
 SIMD_INLINE void gemv_fold(const crumb_linear_args *a, const shape *s, const gemv_pass *pass, const vint *sums,
-                           uint32_t g, const uint8_t *const *scales, const uint8_t *const *mins, size_t scale_offset,
-                           vflt *acc) {
+                           uint32_t g, const gemv_scales *scales, vflt *acc) {
     const bool row = a->x.row_scale, has_min = a->w->mins;
     for (int c = 0; c < pass->columns; c++) {
         size_t i = (size_t)(pass->n0 + (uint32_t)c) * s->n_groups + g;
@@ -126,12 +161,27 @@ SIMD_INLINE void gemv_fold(const crumb_linear_args *a, const shape *s, const gem
         vflt sx_all = v_broadcast_f32(sx), sx_qsum = v_broadcast_f32(sx * (float)a->x.qsum[i]);
         for (int v = 0; v < pass->streams * TILE_VECTORS; v++) {
             int at = v * pass->columns + c, t = v / TILE_VECTORS, part = v % TILE_VECTORS;
-            vflt scale = load_scale(scales[t] + scale_offset, s->scale_bytes, part);
+            vflt scale = load_first_scale(&scales->scales[t], s->scale_bytes, part);
             vflt value = v_mul_f32(sx_all, v_to_f32(v_sub(sums[at], zero))); /* times 1 changes nothing */
             acc[at] = v_fma_f32(scale, value, acc[at]);
             if (has_min)
-                acc[at] = v_fma_f32(load_scale(mins[t] + scale_offset, s->scale_bytes, part), sx_qsum, acc[at]);
+                acc[at] = v_fma_f32(load_first_scale(&scales->mins[t], s->scale_bytes, part), sx_qsum, acc[at]);
         }
+    }
+}
+
+/* On to the next sum group. */
+SIMD_INLINE void gemv_next_group(const shape *s, const gemv_pass *pass, bool has_min, gemv_scales *scales) {
+    if (++scales->served < s->scale_groups) return;
+    scales->served = 0;
+    const bool next_supers = s->n_supers && ++scales->supers_served == s->super_scales;
+    if (next_supers) scales->supers_served = 0;
+    for (int t = 0; t < pass->streams; t++) {
+        scales->scales[t].scales += CRUMB_TILE_ROWS * s->scale_bytes;
+        if (next_supers) scales->scales[t].supers += CRUMB_TILE_ROWS;
+        if (!has_min) continue;
+        scales->mins[t].scales += CRUMB_TILE_ROWS * s->scale_bytes;
+        if (next_supers) scales->mins[t].supers += CRUMB_TILE_ROWS;
     }
 }
 
@@ -153,25 +203,25 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
     o.table = pass->table;
     o.near = a->knobs.near_bytes ? a->knobs.near_bytes : GEMV_NEAR_BYTES;
     o.far = (size_t)a->knobs.far_kb << 10;
-    const uint8_t *scales[GEMV_MAX_STREAMS], *mins[GEMV_MAX_STREAMS];
+    gemv_scales scales;
+    scales.served = scales.supers_served = 0;
     for (int t = 0; t < pass->streams; t++) {
         uint32_t tile = pass->tile[t] < a->tile1 ? pass->tile[t] : a->tile1 - 1; /* results will be dropped */
         o.codes[t] = codes_of_tile(a, s, tile);
-        scales[t] = scales_of_tile(a->w->scales, s, tile);
-        mins[t] = a->w->mins ? scales_of_tile(a->w->mins, s, tile) : NULL;
-        gemv_prefetch(a, pass->n0, tile, scales[t], mins[t]);
+        scales.scales[t] = scales_of_tile(a, s, tile);
+        if (a->w->mins) scales.mins[t] = mins_of_tile(a, s, tile);
+        gemv_prefetch(a, pass->n0, tile, scales.scales[t].scales, a->w->mins ? scales.mins[t].scales : NULL);
     }
     vflt acc[GEMV_MAX_SUMS];
     for (int i = 0; i < GEMV_MAX_SUMS; i++) acc[i] = v_zero_f32();
-    size_t scale_offset = 0;
-    uint32_t served = 0; /* sum groups that the current scale has served */
-    for (uint32_t g = 0; g < s->n_groups; g++) {
-        pass->sums(&o, g * pass->group_lines, (g + 1) * pass->group_lines);
-        gemv_fold(a, s, pass, o.sums, g, scales, mins, scale_offset, acc);
-        if (++served == s->scale_groups) {
-            served = 0;
-            scale_offset += CRUMB_TILE_ROWS * s->scale_bytes;
-        }
+    const uint32_t n_units = has_halves(s) ? s->n_groups / 2 : s->n_groups;
+    for (uint32_t unit = 0; unit < n_units; unit++) {
+        pass->sums(&o, unit * pass->group_lines, (unit + 1) * pass->group_lines);
+        gemv_fold(a, s, pass, o.sums, has_halves(s) ? 2 * unit : unit, &scales, acc);
+        gemv_next_group(s, pass, a->w->mins, &scales);
+        if (!has_halves(s)) continue;
+        gemv_fold(a, s, pass, o.odd_sums, 2 * unit + 1, &scales, acc);
+        gemv_next_group(s, pass, a->w->mins, &scales);
     }
     for (int v = 0; v < pass->streams * TILE_VECTORS; v++) {
         if (pass->tile[v / TILE_VECTORS] >= a->tile1) continue;
@@ -182,7 +232,10 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
 }
 
 enum { GEMV_TWO_COLUMNS = 3 }; /* behind those of one column and 1, 2 and 4 streams */
-typedef gemv_sums_fn *const gemv_variants[GEMV_TWO_COLUMNS + 1];
+typedef struct gemv_variants {
+    gemv_sums_fn *any[GEMV_TWO_COLUMNS + 1];
+    gemv_sums_fn *half[2]; /* groups of 16, one column and two; NULL: none */
+} gemv_variants;
 
 /* All tile-rows, each stream a part of them, for the activations from row pass->n0 on: pass->columns rows, until
  * row n_end. */
@@ -195,53 +248,69 @@ static void gemv_run_streams(const crumb_linear_args *a, const shape *s, gemv_pa
     }
 }
 
-static inline void gemv(const crumb_linear_args *a, int bits, int width, const gemv_variants variants) {
+static inline void gemv(const crumb_linear_args *a, int bits, int width, const gemv_variants *variants) {
     const shape s = shape_of(a, bits);
+    const uint32_t unit_steps = has_halves(&s) ? BLOCK_STEPS : s.group_steps;
     gemv_pass pass = {.zero = zero_point(a->w),
                       .table = width == bits ? v_zero() : codebook_table(a->w->codebook),
-                      .group_lines = s.group_blocks * (uint32_t)bits,
+                      .group_lines = unit_steps * (uint32_t)bits / BLOCK_STEPS,
                       .q = a->x.q,
                       .q_stride = a->x.k_padded};
     for (uint32_t n = 0; n < a->n; n += (uint32_t)pass.columns) {
         pass.n0 = n;
         pass.columns = a->n - n >= 2 ? 2 : 1;
         pass.streams = gemv_streams(width, pass.columns);
-        if (pass.columns == 1 && a->knobs.streams && !is_split(bits)) pass.streams = (int)a->knobs.streams;
-        pass.sums = variants[pass.columns == 2 ? GEMV_TWO_COLUMNS : pass.streams / 2];
+        if (has_halves(&s)) {
+            pass.streams = GEMV_HALF_STREAMS;
+            pass.sums = variants->half[pass.columns - 1];
+        } else {
+            if (pass.columns == 1 && a->knobs.streams && !is_split(bits)) pass.streams = (int)a->knobs.streams;
+            pass.sums = variants->any[pass.columns == 2 ? GEMV_TWO_COLUMNS : pass.streams / 2];
+        }
         gemv_run_streams(a, &s, &pass, n + (uint32_t)pass.columns);
     }
 }
 
+#define GEMV_FN(name, call)                                                                                            \
+    static void gemv_##name(gemv_operands *o, uint32_t line, uint32_t end) {                                           \
+        (void)end;                                                                                                     \
+        call;                                                                                                          \
+    }
 #define GEMV_SUMS(name, bits, width, columns, streams)                                                                 \
-    static void gemv_sums_##name##_c##columns##_s##streams(gemv_operands *o, uint32_t line, uint32_t end) {            \
-        gemv_sums(o, line, end, bits, width, columns, streams);                                                        \
-    }
-#define GEMV_TWO(name, bits, width)                                                                                    \
-    static void gemv_sums_##name##_c2(gemv_operands *o, uint32_t line, uint32_t end) {                                 \
-        gemv_sums(o, line, end, bits, width, 2, gemv_streams(width, 2));                                               \
-    }
-#define GEMV_KERNEL(name, bits, width)                                                                                 \
+    GEMV_FN(sums_##name##_c##columns##_s##streams, gemv_sums(o, line, end, bits, width, columns, streams))
+#define GEMV_HALF_SUMS(name, bits, width, columns)                                                                     \
+    GEMV_FN(half_##name##_c##columns, gemv_half_sums(o, line, bits, width, columns, GEMV_HALF_STREAMS))
+#define GEMV_HALVES(name, bits, width)                                                                                 \
+    GEMV_HALF_SUMS(name, bits, width, 1)                                                                               \
+    GEMV_HALF_SUMS(name, bits, width, 2)
+#define GEMV_KERNEL(name, bits, width, half1, half2)                                                                   \
     GEMV_SUMS(name, bits, width, 1, 1)                                                                                 \
     GEMV_SUMS(name, bits, width, 1, 2)                                                                                 \
     GEMV_SUMS(name, bits, width, 1, 4)                                                                                 \
-    GEMV_TWO(name, bits, width)                                                                                        \
+    GEMV_FN(sums_##name##_c2, gemv_sums(o, line, end, bits, width, 2, gemv_streams(width, 2)))                         \
     void SIMD_NAME(crumb_gemv_##name##_i8)(const crumb_linear_args *a) {                                               \
-        static const gemv_variants variants = {gemv_sums_##name##_c1_s1, gemv_sums_##name##_c1_s2,                     \
-                                               gemv_sums_##name##_c1_s4, gemv_sums_##name##_c2};                       \
-        gemv(a, bits, width, variants);                                                                                \
+        static const gemv_variants variants = {                                                                        \
+            {gemv_sums_##name##_c1_s1, gemv_sums_##name##_c1_s2, gemv_sums_##name##_c1_s4, gemv_sums_##name##_c2},     \
+            {half1, half2}};                                                                                           \
+        gemv(a, bits, width, &variants);                                                                               \
     }
-#define GEMV_INSTANCE(bits)    GEMV_KERNEL(u##bits, bits, bits)
-#define GEMV_CODEBOOK_INSTANCE GEMV_KERNEL(c4, 4, DOT_ENTRY_BITS)
+#define GEMV_INSTANCE(bits)                                                                                            \
+    GEMV_HALVES(u##bits, bits, bits)                                                                                   \
+    GEMV_KERNEL(u##bits, bits, bits, gemv_half_u##bits##_c1, gemv_half_u##bits##_c2)
+#define GEMV_BYTES_INSTANCE GEMV_KERNEL(u8, 8, 8, NULL, NULL) /* a byte has no halves */
+#define GEMV_CODEBOOK_INSTANCE                                                                                         \
+    GEMV_HALVES(c4, 4, DOT_ENTRY_BITS)                                                                                 \
+    GEMV_KERNEL(c4, 4, DOT_ENTRY_BITS, gemv_half_c4_c1, gemv_half_c4_c2)
 
 #define GEMV_SPLIT_SUMS(bits, columns)                                                                                 \
-    static void gemv_sums_u##bits##_c##columns(gemv_operands *o, uint32_t line, uint32_t end) {                        \
-        gemv_split_sums(o, line, end, bits, columns, gemv_streams(bits, columns));                                     \
-    }
+    GEMV_FN(sums_u##bits##_c##columns, gemv_split_sums(o, line, end, bits, columns, gemv_streams(bits, columns)))
 #define GEMV_SPLIT_INSTANCE(bits)                                                                                      \
     GEMV_SPLIT_SUMS(bits, 1)                                                                                           \
     GEMV_SPLIT_SUMS(bits, 2)                                                                                           \
+    GEMV_HALVES(u##bits, bits, bits)                                                                                   \
     void SIMD_NAME(crumb_gemv_u##bits##_i8)(const crumb_linear_args *a) {                                              \
-        static const gemv_variants variants = {gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c1, \
-                                               gemv_sums_u##bits##_c2};                                                \
-        gemv(a, bits, bits, variants);                                                                                 \
+        static const gemv_variants variants = {                                                                        \
+            {gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c2},          \
+            {gemv_half_u##bits##_c1, gemv_half_u##bits##_c2}};                                                         \
+        gemv(a, bits, bits, &variants);                                                                                \
     }

@@ -23,22 +23,32 @@ enum {
 typedef struct shape {
     uint32_t n_blocks;     /* 32-blocks along K */
     uint32_t n_groups;     /* sum groups along K */
-    uint32_t group_blocks; /* 32-blocks per sum group */
+    uint32_t group_steps;  /* steps of four k per sum group; 4 for groups of 16, which are every other step */
     uint32_t n_scales;     /* weight groups along K */
     uint32_t scale_groups; /* sum groups per weight group */
-    size_t tile_bytes;     /* codes of one tile-row */
-    size_t scale_bytes;    /* of one scale */
+    uint32_t n_supers;     /* super-scales along K, and weight groups of each; 0: scales have one level */
+    uint32_t super_scales;
+    size_t tile_bytes;  /* codes of one tile-row */
+    size_t scale_bytes; /* of one scale */
 } shape;
+
+/* Groups of 16 are the halves of a 32-block: k = 16 * (L % 2) + L / 2 (host/lowbit/tile.h), and planes alternate
+ * between even and odd L, as long as there is more than one in a byte. */
+SIMD_INLINE bool has_halves(const shape *s) {
+    return s->group_steps < BLOCK_STEPS;
+}
 
 SIMD_INLINE shape shape_of(const crumb_linear_args *a, int bits) {
     shape s;
     s.n_blocks = a->x.k_padded / CRUMB_TILE_K;
     s.n_groups = a->x.k_padded / a->x.group;
-    s.group_blocks = a->x.group / CRUMB_TILE_K;
+    s.group_steps = a->x.group / 4;
     s.n_scales = a->x.k_padded / a->w->group;
     s.scale_groups = a->w->group / a->x.group;
+    s.n_supers = a->w->super_group ? a->x.k_padded / a->w->super_group : 0;
+    s.super_scales = a->w->super_group ? a->w->super_group / a->w->group : 0;
     s.tile_bytes = (size_t)s.n_blocks * (size_t)bits * LINE_BYTES;
-    s.scale_bytes = a->w->scales_f32 ? 4 : 2;
+    s.scale_bytes = a->w->super_group ? 1 : a->w->scales_f32 ? 4 : 2;
     return s;
 }
 
@@ -64,14 +74,36 @@ SIMD_INLINE const uint8_t *codes_of_tile(const crumb_linear_args *a, const shape
     return (const uint8_t *)(a->packed ? a->packed : a->w->codes) + tile * s->tile_bytes;
 }
 
-/* Scales or mins of a tile-row: scale i of its 16 rows lies at i * 16 * scale_bytes. */
-SIMD_INLINE const uint8_t *scales_of_tile(const void *scales, const shape *s, uint32_t tile) {
-    return (const uint8_t *)scales + (size_t)tile * s->n_scales * CRUMB_TILE_ROWS * s->scale_bytes;
+/* Scales or mins of a tile-row. */
+typedef struct tile_scales {
+    const uint8_t *scales;  /* [n_scales][16] */
+    const uint16_t *supers; /* [n_supers][16] */
+} tile_scales;
+
+SIMD_INLINE tile_scales levels_of_tile(const void *scales, const uint16_t *supers, const shape *s, uint32_t tile) {
+    const size_t at = (size_t)tile * s->n_scales * CRUMB_TILE_ROWS * s->scale_bytes;
+    return (tile_scales){(const uint8_t *)scales + at,
+                         s->n_supers ? supers + (size_t)tile * s->n_supers * CRUMB_TILE_ROWS : NULL};
+}
+SIMD_INLINE tile_scales scales_of_tile(const crumb_linear_args *a, const shape *s, uint32_t tile) {
+    return levels_of_tile(a->w->scales, a->w->supers, s, tile);
+}
+SIMD_INLINE tile_scales mins_of_tile(const crumb_linear_args *a, const shape *s, uint32_t tile) {
+    return levels_of_tile(a->w->mins, a->w->super_mins, s, tile);
 }
 
-SIMD_INLINE vflt load_scale(const uint8_t *p, size_t scale_bytes, int vector) {
-    return scale_bytes == 4 ? v_load_f32((const float *)p + vector * SIMD_LANES)
-                            : v_load_f16((const uint16_t *)p + vector * SIMD_LANES);
+/* The scales that `from` begins with, of a vector of rows. A product of two levels is exact: 8 + 11 bits. */
+SIMD_INLINE vflt load_first_scale(const tile_scales *from, size_t scale_bytes, int vector) {
+    const size_t row = (size_t)vector * SIMD_LANES;
+    if (scale_bytes == 2) return v_load_f16((const uint16_t *)(const void *)from->scales + row);
+    if (scale_bytes == 4) return v_load_f32((const float *)(const void *)from->scales + row);
+    return v_mul_f32(v_load_f16(from->supers + row), v_to_f32(v_load_i8((const int8_t *)from->scales + row)));
+}
+/* Scale `index`. */
+SIMD_INLINE vflt load_scale(const tile_scales *from, const shape *s, uint32_t index, int vector) {
+    const tile_scales at = {from->scales + (size_t)index * CRUMB_TILE_ROWS * s->scale_bytes,
+                            s->n_supers ? from->supers + (size_t)(index / s->super_scales) * CRUMB_TILE_ROWS : NULL};
+    return load_first_scale(&at, s->scale_bytes, vector);
 }
 
 /* y for rows m .. m + SIMD_LANES - 1 of activation row n. */

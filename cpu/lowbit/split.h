@@ -32,4 +32,13 @@ SIMD_INLINE vint split_operand(const uint8_t *block, const int bits, const int s
     return v_or(low, v_and(high, v_broadcast_bytes(((1 << extra_bits) - 1) << base_bits)));
 }
 
+/* The same for codes of any width, and of codebooks, whose operands have another one. */
+SIMD_INLINE vint block_operand(const uint8_t *block, const int bits, const int width, vint table, const int step) {
+    if (is_split(bits)) return split_operand(block, bits, step);
+    const int planes = 8 / bits;
+    const vint packed = v_load(block + step / planes * LINE_BYTES);
+    if (width != bits) return codebook_plane(packed, table, step % planes);
+    return v_and(v_shift_right(packed, bits * (step % planes)), v_broadcast_bytes((1 << bits) - 1));
+}
+
 #endif

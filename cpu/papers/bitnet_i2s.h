@@ -55,6 +55,7 @@ SIMD_INLINE vint i2s_totals(const vint *v) {
 
 SIMD_INLINE void bitnet_i2s(const crumb_linear_args *a) {
     const shape s = shape_of(a, 2);
+    const uint32_t group_blocks = s.group_steps / BLOCK_STEPS;
     const size_t row_bytes = (size_t)(s.n_blocks + I2S_PLANES - 1) / I2S_PLANES * 32;
     for (uint32_t n = 0; n < a->n; n++)
         for (uint32_t v = a->tile0 * TILE_VECTORS; v < a->tile1 * TILE_VECTORS; v++) {
@@ -64,7 +65,7 @@ SIMD_INLINE void bitnet_i2s(const crumb_linear_args *a) {
             for (uint32_t g = 0; g < s.n_groups; g++) {
                 vint parts[SIMD_LANES], sums;
                 for (int i = 0; i < SIMD_LANES; i++)
-                    parts[i] = i2s_dot(rows + (size_t)i * row_bytes, q, g * s.group_blocks, (g + 1) * s.group_blocks);
+                    parts[i] = i2s_dot(rows + (size_t)i * row_bytes, q, g * group_blocks, (g + 1) * group_blocks);
                 sums = i2s_totals(parts);
                 papers_fold(a, &s, v, 1, n, g, &sums, &acc);
             }

@@ -8,19 +8,20 @@
 /* The sums S of group g of activation row n join the accumulators of rows 8 * first .. in vectors of 8. */
 SIMD_INLINE void papers_fold_values(const crumb_linear_args *a, const shape *s, uint32_t first, const int n_vectors,
                                     uint32_t n, uint32_t g, const vint *sums, vflt *acc) {
-    const size_t at = (size_t)n * s->n_groups + g, scale = (size_t)(g / s->scale_groups) * CRUMB_TILE_ROWS;
+    const size_t at = (size_t)n * s->n_groups + g;
+    const uint32_t scale = g / s->scale_groups;
     const uint32_t last_tile = (a->w->m - 1) / CRUMB_TILE_ROWS;
     const float sx = a->x.row_scale ? 1.0f : a->x.sx[at];
     for (int v = 0; v < n_vectors; v++) {
         uint32_t tile = (first + (uint32_t)v) / TILE_VECTORS, part = (first + (uint32_t)v) % TILE_VECTORS;
         if (tile > last_tile) continue; /* padding of a row block */
-        const uint8_t *scales = scales_of_tile(a->w->scales, s, tile) + scale * s->scale_bytes;
+        const tile_scales scales = scales_of_tile(a, s, tile);
         vflt sum = v_mul_f32(v_broadcast_f32(sx), v_to_f32(sums[v]));
-        acc[v] = v_fma_f32(load_scale(scales, s->scale_bytes, (int)part), sum, acc[v]);
+        acc[v] = v_fma_f32(load_scale(&scales, s, scale, (int)part), sum, acc[v]);
         if (!a->w->mins) continue;
-        const uint8_t *mins = scales_of_tile(a->w->mins, s, tile) + scale * s->scale_bytes;
+        const tile_scales mins = mins_of_tile(a, s, tile);
         vflt sx_qsum = v_broadcast_f32(sx * (float)a->x.qsum[at]);
-        acc[v] = v_fma_f32(load_scale(mins, s->scale_bytes, (int)part), sx_qsum, acc[v]);
+        acc[v] = v_fma_f32(load_scale(&mins, s, scale, (int)part), sx_qsum, acc[v]);
     }
 }
 

@@ -65,7 +65,7 @@ SIMD_INLINE void georganas_sums(const crumb_linear_args *a, const uint8_t *packe
 SIMD_INLINE void georganas(const crumb_linear_args *a, const int bits) {
     const shape s = shape_of(a, bits);
     const size_t block_bytes = (size_t)a->x.k_padded / 4 * 16 * (size_t)bits;
-    const uint32_t group_steps = s.group_blocks * BLOCK_STEPS, n_blocks = (a->tile1 + 1) / 2;
+    const uint32_t group_steps = s.group_steps, n_blocks = (a->tile1 + 1) / 2;
     for (uint32_t n = 0; n < a->n; n++)
         for (uint32_t block = a->tile0 / 2; block < n_blocks; block++) {
             const int8_t *q = (const int8_t *)a->prepared + (size_t)n * a->x.k_padded;

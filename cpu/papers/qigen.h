@@ -51,9 +51,8 @@ typedef struct qigen_layer {
 } qigen_layer;
 
 SIMD_INLINE vflt qigen_scale(const qigen_layer *l, const void *scales, uint32_t m, uint32_t group) {
-    const uint8_t *of_tile = scales_of_tile(scales, &l->s, m / CRUMB_TILE_ROWS);
-    return load_scale(of_tile + (size_t)group * CRUMB_TILE_ROWS * l->s.scale_bytes, l->s.scale_bytes,
-                      (int)(m % CRUMB_TILE_ROWS / SIMD_LANES));
+    const tile_scales of_tile = levels_of_tile(scales, NULL, &l->s, m / CRUMB_TILE_ROWS);
+    return load_scale(&of_tile, &l->s, group, (int)(m % CRUMB_TILE_ROWS / SIMD_LANES));
 }
 
 /* y + s * (mul * sum - sub * x_sum) + min * x_sum for 8 outputs from m; sum = <x,u>. */

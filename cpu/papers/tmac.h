@@ -154,18 +154,18 @@ SIMD_INLINE void tmac_fold(const tmac_step *step, const vflt *sums, float *scale
 /* The sums of a group of the weights join the results of the tile's rows. */
 SIMD_INLINE void tmac_apply_scales(const crumb_linear_args *a, const shape *s, const tmac_step *step, uint32_t block,
                                    uint32_t end, tmac_tile *tile) {
-    const size_t scale = (size_t)step->scale_group * CRUMB_TILE_ROWS * s->scale_bytes;
     const vflt x_sum = v_broadcast_f32(step->x_sum);
     const float *sums = tile->scale_sums;
     float *results = tile->results;
     for (uint32_t row = block * TMAC_BLOCK_ROWS; row < end * TMAC_BLOCK_ROWS && row < a->w->m;
          row += SIMD_LANES, sums += SIMD_LANES, results += SIMD_LANES) {
-        const uint32_t part = row / SIMD_LANES % TILE_VECTORS;
-        const uint8_t *scales = scales_of_tile(a->w->scales, s, row / CRUMB_TILE_ROWS) + scale;
-        vflt result = v_fma_f32(load_scale(scales, s->scale_bytes, (int)part), v_load_f32(sums), v_load_f32(results));
+        const int part = (int)(row / SIMD_LANES % TILE_VECTORS);
+        const tile_scales scales = scales_of_tile(a, s, row / CRUMB_TILE_ROWS);
+        vflt scale = load_scale(&scales, s, step->scale_group, part);
+        vflt result = v_fma_f32(scale, v_load_f32(sums), v_load_f32(results));
         if (a->w->mins) {
-            const uint8_t *mins = scales_of_tile(a->w->mins, s, row / CRUMB_TILE_ROWS) + scale;
-            result = v_fma_f32(load_scale(mins, s->scale_bytes, (int)part), x_sum, result);
+            const tile_scales mins = mins_of_tile(a, s, row / CRUMB_TILE_ROWS);
+            result = v_fma_f32(load_scale(&mins, s, step->scale_group, part), x_sum, result);
         }
         v_store_f32(results, result);
     }

@@ -1,16 +1,7 @@
 /* The scalar reference of the low-bit linear layers: cpu/kernels.h's sequence, one weight at a time. */
 #include "cpu/kernels.h"
 
-#include "host/base/checked.h"
-#include "host/base/half.h"
-
 #include <math.h>
-
-static float group_value(const crumb_matrix *w, const void *values, uint32_t m, uint32_t group) {
-    uint64_t n_groups = crumb_round_up(w->k, CRUMB_TILE_K) / w->group;
-    uint64_t i = ((uint64_t)(m / CRUMB_TILE_ROWS) * n_groups + group) * CRUMB_TILE_ROWS + m % CRUMB_TILE_ROWS;
-    return w->scales_f32 ? ((const float *)values)[i] : crumb_f16_to_f32(((const uint16_t *)values)[i]);
-}
 
 static float finish(const crumb_linear_args *a, uint32_t n, uint32_t m, float acc) {
     float y = a->out_scale == 1.0f ? acc : acc * a->out_scale;
@@ -33,8 +24,8 @@ static float dot(const crumb_linear_args *a, uint32_t n, uint32_t m) {
         int32_t s = (int32_t)sum, qsum = x->qsum[(size_t)n * n_groups + g];
         uint32_t weight_group = (uint32_t)((uint64_t)g * x->group / w->group);
         float sx = x->row_scale ? 1.0f : x->sx[(size_t)n * n_groups + g];
-        acc = fmaf(group_value(w, w->scales, m, weight_group), sx * (float)s, acc);
-        if (w->mins) acc = fmaf(group_value(w, w->mins, m, weight_group), sx * (float)qsum, acc);
+        acc = fmaf(crumb_matrix_scale(w, m, weight_group), sx * (float)s, acc);
+        if (w->mins) acc = fmaf(crumb_matrix_min(w, m, weight_group), sx * (float)qsum, acc);
     }
     return x->row_scale ? acc * x->sx[n] : acc;
 }
@@ -55,10 +46,10 @@ void crumb_linear_f32__ref(const crumb_linear_args *a) {
     float *row = a->scratch;
     for (uint32_t m = a->tile0 * CRUMB_TILE_ROWS; m < row_end(a); m++) {
         for (uint32_t k = 0; k < w->k; k++) {
-            float min = w->mins ? group_value(w, w->mins, m, k / w->group) : 0.0f;
-            row[k] = group_value(w, w->scales, m, k / w->group) *
-                         (float)crumb_matrix_code_value(w, crumb_matrix_code(w, m, k)) +
-                     min;
+            float min = crumb_matrix_min(w, m, k / w->group);
+            row[k] =
+                crumb_matrix_scale(w, m, k / w->group) * (float)crumb_matrix_code_value(w, crumb_matrix_code(w, m, k)) +
+                min;
         }
         for (uint32_t n = 0; n < a->n; n++) {
             double sum = 0;

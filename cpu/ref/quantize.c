@@ -30,6 +30,7 @@ static void quantize_row(const float *x, uint32_t k, unsigned bits, uint32_t n, 
     if (out->row_scale) out->sx[n] = a / 127.0f;
     for (uint32_t g = 0; g < n_groups; g++) {
         uint32_t k0 = g * out->group, k1 = k0 + out->group < k ? k0 + out->group : k;
+        if (k1 < k0) k1 = k0; /* padding alone */
         if (!out->row_scale) {
             a = largest(x + k0, k1 - k0);
             bool tiny = a < CRUMB_QUANTIZE_TINY;

@@ -12,7 +12,7 @@ typedef int8_t signed8 __attribute__((vector_size(ROWS)));
 typedef uint32_t dwords4 __attribute__((vector_size(16)));
 
 bool crumb_index_fits(const crumb_matrix *w) {
-    if (w->bits == 1) return true;
+    if (w->bits == 1) return w->group % CRUMB_TILE_K == 0;
     const bool ternary = w->bits == 2 && w->max_code == 2 && w->mul == 1 && w->sub == 1 && !w->mins;
     return ternary && w->group == crumb_round_up(w->k, CRUMB_TILE_K);
 }

@@ -23,7 +23,8 @@
 
 enum { CRUMB_INDEX_LINE_BYTES = 32, CRUMB_INDEX_FIRST = 2 /* of the indices that stand for an a */ };
 
-/* Whether a matrix in tiles can have this layout: 1-bit codes, or ternary ones with one scale per row. */
+/* Whether a matrix in tiles can have this layout: 1-bit codes in whole 32-blocks per scale, or ternary ones with one
+ * scale per row. */
 bool crumb_index_fits(const crumb_matrix *w);
 
 /* Positions of a line, and lines of a tile-row. */

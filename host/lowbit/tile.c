@@ -100,9 +100,25 @@ crumb_codebook_range crumb_codebook_get_range(const int8_t *codebook) {
     return range;
 }
 
-static float load_scale(const crumb_matrix *matrix, const void *scales, uint64_t index) {
-    if (matrix->scales_f32) return ((const float *)scales)[index];
-    return crumb_f16_to_f32(((const uint16_t *)scales)[index]);
+/* Entry (m, group) of [M/16][K/group][16] values and, where they have two levels, of what they are multiplied with. */
+static float load_scale(const crumb_matrix *matrix, const void *values, const uint16_t *supers, uint32_t m,
+                        uint32_t group) {
+    const uint64_t k_padded = crumb_round_up(matrix->k, CRUMB_TILE_K), tile = m / CRUMB_TILE_ROWS;
+    const uint64_t lane = m % CRUMB_TILE_ROWS, i = (tile * (k_padded / matrix->group) + group) * CRUMB_TILE_ROWS + lane;
+    if (matrix->super_group) {
+        uint64_t above = (uint64_t)group * matrix->group / matrix->super_group;
+        above = (tile * (k_padded / matrix->super_group) + above) * CRUMB_TILE_ROWS + lane;
+        return crumb_f16_to_f32(supers[above]) * (float)((const int8_t *)values)[i];
+    }
+    return matrix->scales_f32 ? ((const float *)values)[i] : crumb_f16_to_f32(((const uint16_t *)values)[i]);
+}
+
+float crumb_matrix_scale(const crumb_matrix *matrix, uint32_t m, uint32_t group) {
+    return load_scale(matrix, matrix->scales, matrix->supers, m, group);
+}
+
+float crumb_matrix_min(const crumb_matrix *matrix, uint32_t m, uint32_t group) {
+    return matrix->mins ? load_scale(matrix, matrix->mins, matrix->super_mins, m, group) : 0;
 }
 
 void crumb_matrix_row_to_f32(const crumb_matrix *matrix, uint64_t row, float *out) {
@@ -112,15 +128,10 @@ void crumb_matrix_row_to_f32(const crumb_matrix *matrix, uint64_t row, float *ou
         crumb_type_row_to_f32(matrix->type, (const uint8_t *)matrix->codes + row * row_bytes, k, 0, out);
         return;
     }
-    uint64_t n_groups = crumb_div_up(k, matrix->group), tile_row = row / CRUMB_TILE_ROWS, lane = row % CRUMB_TILE_ROWS;
-    for (uint64_t k0 = 0; k0 < k; k0 += CRUMB_TILE_K) {
-        uint64_t at = (tile_row * n_groups + k0 / matrix->group) * CRUMB_TILE_ROWS + lane;
-        float scale = load_scale(matrix, matrix->scales, at);
-        float min = matrix->mins ? load_scale(matrix, matrix->mins, at) : 0;
-        for (unsigned i = 0; i < CRUMB_TILE_K; i++) {
-            unsigned code = crumb_matrix_code(matrix, (uint32_t)row, (uint32_t)k0 + i);
-            float value = scale * (float)crumb_matrix_code_value(matrix, code);
-            out[k0 + i] = matrix->mins ? value + min : value;
-        }
+    for (uint32_t i = 0; i < crumb_round_up(k, CRUMB_TILE_K); i++) {
+        const uint32_t group = i / matrix->group;
+        const float value = crumb_matrix_scale(matrix, (uint32_t)row, group) *
+                            (float)crumb_matrix_code_value(matrix, crumb_matrix_code(matrix, (uint32_t)row, i));
+        out[i] = matrix->mins ? value + crumb_matrix_min(matrix, (uint32_t)row, group) : value;
     }
 }

@@ -4,7 +4,8 @@
  *     L = (32/bits)*d + e        e = 0 .. 32/bits - 1, lowest bits first
  * and L stands for k = 16*(L%2) + L/2 of the 32-block (so that a GPU can quantize activations in registers without a
  * shuffle; the order is free as long as activations follow). Scales and mins lie beside the codes as
- * [M/16][K/group][16], f16 where the file has f16, else f32. M and K are padded with zero codes to whole tiles.
+ * [M/16][K/group][16], f16 where the file has f16, else f32; or as int8 that multiply f16 *super-scales*
+ * [M/16][K/super_group][16], where a file has two levels. M and K are padded with zero codes to whole tiles.
  *
  * On a CPU, byte j of dword d, plane p (bits p*bits of each byte) is L = (32/bits)*d + (8/bits)*j + p. A kernel that
  * masks plane p out of a dword meets four k's of one row; activations are therefore stored in *plane order*:
@@ -79,11 +80,14 @@ typedef struct crumb_matrix {
     bool indexed;           /* codes are in the index layout (index.h), not in tiles */
     int16_t mul, sub;       /* w = scale * (mul * u - sub) + min */
     uint32_t m, k;          /* rows and columns, unpadded */
-    uint32_t group;         /* weights per scale along K, a multiple of 32; one scale per row: K rounded up to 32 */
+    uint32_t group;         /* weights per scale along K: 16, or a multiple of 32; one per row: K rounded up to 32 */
+    uint32_t super_group;   /* weights per super-scale, a multiple of group and of 32; 0: scales have one level */
     const void *codes;      /* tiles, or the dense rows */
     const void *scales;     /* [ceil(M/16)][K/group][16] */
     const void *mins;       /* as scales, or NULL */
-    const int8_t *codebook; /* the 16 values that 4-bit codes stand for, with mul 1 and sub 0; NULL: themselves */
+    const uint16_t *supers; /* f16 [ceil(M/16)][K/super_group][16]: what the scales, then int8, are multiplied with */
+    const uint16_t *super_mins; /* the same for the mins */
+    const int8_t *codebook;     /* the 16 values that 4-bit codes stand for, with mul 1 and sub 0; NULL: themselves */
 } crumb_matrix;
 
 /* Where the parts of a packed matrix go in one allocation; offsets are multiples of 64. */
@@ -125,6 +129,10 @@ static inline int crumb_matrix_code_value(const crumb_matrix *matrix, unsigned c
 
 /* The code of row m and column k of a packed matrix, by itself: for references and tests. */
 unsigned crumb_matrix_code(const crumb_matrix *matrix, uint32_t m, uint32_t k);
+
+/* Scale `group` of row m of a packed matrix, and its min, 0 where there is none. */
+float crumb_matrix_scale(const crumb_matrix *matrix, uint32_t m, uint32_t group);
+float crumb_matrix_min(const crumb_matrix *matrix, uint32_t m, uint32_t group);
 
 /* Bytes of a matrix's codes, padding included; of a dense one, of its weights. */
 uint64_t crumb_matrix_codes_bytes(const crumb_matrix *matrix);

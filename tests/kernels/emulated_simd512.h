@@ -94,6 +94,10 @@ SIMD_INLINE vflt v_load_f16(const uint16_t *p) {
     return (vflt){_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)),
                   _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p + 8)))};
 }
+SIMD_INLINE vint v_load_i8(const int8_t *p) {
+    return (vint){_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)),
+                  _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p + 8)))};
+}
 SIMD_INLINE void v_store_f32(float *p, vflt a) {
     _mm256_storeu_ps(p, a.low);
     _mm256_storeu_ps(p + 8, a.high);

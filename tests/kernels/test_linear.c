@@ -51,7 +51,7 @@ static const struct {
 enum { N_MEANINGS = sizeof meanings / sizeof meanings[0] };
 
 static const uint32_t shapes_m[] = {1, 15, 16, 17, 33, 48, 80, 112};
-static const uint32_t groups[] = {32, 64, 128, 256, 0};
+static const uint32_t groups[] = {16, 32, 64, 128, 256, 0};
 
 static uint32_t pick(const uint32_t *values, size_t n) {
     return values[crumb_random_u64(&seed) % n];
@@ -65,6 +65,14 @@ static uint32_t pick_k(uint32_t group) {
     return group * (1 + (uint32_t)(crumb_random_u64(&seed) % (longest / group)));
 }
 
+/* The largest that fits K; 0: none. */
+static uint32_t pick_super_group(const crumb_trial_params *p) {
+    const uint32_t k_padded = (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K);
+    uint32_t super_group = 256;
+    while (super_group >= CRUMB_TILE_K && k_padded % super_group) super_group /= 2;
+    return super_group < CRUMB_TILE_K || super_group % p->group ? 0 : super_group;
+}
+
 static void check_equal(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, const float *y,
                         const float *expected, uint32_t n, uint32_t m0, uint32_t m1) {
     for (uint32_t i = 0; i < n; i++)
@@ -72,11 +80,12 @@ static void check_equal(const crumb_cpu_kernel *kernel, const crumb_trial_params
             float want = m >= m0 && m < m1 ? expected[(size_t)i * p->m + m] : 12345.0f;
             float got = y[(size_t)i * p->m + m];
             if (memcmp(&want, &got, sizeof want) == 0) continue;
-            fail_msg("%s: y[%u][%u] is %a, not %a; bits %u mul %d sub %d codebook %d m %u k %u n %u group %u act %d/%u "
-                     "min %d f32 %d fill %d",
-                     kernel->name, i, m, (double)got, (double)want, p->bits, p->mul, p->sub,
-                     p->codebook ? p->codebook[0] : 0, p->m, p->k, n, p->group, (int)p->act, p->act_group, p->has_min,
-                     p->scales_f32, (int)p->fill);
+            fail_msg(
+                "%s: y[%u][%u] is %a, not %a; bits %u mul %d sub %d codebook %d m %u k %u n %u group %u/%u act %d/%u "
+                "min %d f32 %d fill %d",
+                kernel->name, i, m, (double)got, (double)want, p->bits, p->mul, p->sub,
+                p->codebook ? p->codebook[0] : 0, p->m, p->k, n, p->group, p->super_group, (int)p->act, p->act_group,
+                p->has_min, p->scales_f32, (int)p->fill);
         }
 }
 
@@ -161,6 +170,7 @@ static void kernels_equal_reference_on_random_layers(void **state) {
                                         .scales_f32 = variant & 4,
                                         .fill = variant & 8 ? CRUMB_FILL_SUMS : CRUMB_FILL_RANDOM};
                 p.k = pick_k(p.group);
+                if (p.group && variant & 4) p.super_group = pick_super_group(&p);
                 uint32_t whole = p.group ? p.group : (uint32_t)crumb_round_up(p.k, CRUMB_TILE_K);
                 p.act_group = 32u << crumb_random_u64(&seed) % 3;
                 while (whole % p.act_group) p.act_group /= 2;

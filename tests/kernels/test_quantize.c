@@ -81,7 +81,7 @@ static void quantizers_equal_reference(void **state) {
         for (size_t b = 0; b < sizeof widths / sizeof widths[0]; b++)
             for (int fill = 0; fill < X_FILL_COUNT; fill++)
                 for (int row = 0; row < 2; row++) {
-                    for (uint32_t group = 32; group <= 256; group *= 2)
+                    for (uint32_t group = 16; group <= 256; group *= 2)
                         compare(fn, (x_fill)fill, widths[b], group * (1 + (uint32_t)(crumb_random_u64(&seed) % 9)),
                                 group, row);
                     for (uint32_t k = 1; k <= 100; k += 33)

@@ -10,7 +10,7 @@ enum { EXIT_VERIFICATION = 6, FAILURE_BYTES = 512 };
 
 /* Tails in all three directions, one row and many, more than one block of the GEMM's columns. */
 static const kernels_shape standard_shapes[] = {{1, 32, 1}, {17, 96, 1}, {33, 256, 3}, {112, 640, 9}, {48, 2080, 33}};
-static const uint32_t standard_groups[] = {0, 32, 64, 128};
+static const uint32_t standard_groups[] = {0, 16, 32, 64, 128};
 
 typedef struct test_state {
     kernels_choice choice;
