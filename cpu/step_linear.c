@@ -222,6 +222,34 @@ static void compute_units(const crumb_plan *p, const crumb_step *s, int thread, 
     }
 }
 
+/* Tiles [begin, end) of the step's units as compute_units takes them: the part and the tile that a unit is. */
+static const crumb_linear_range *range_of_unit(const crumb_step *s, uint32_t unit, uint32_t *tile) {
+    *tile = unit;
+    for (uint32_t i = 0; !s->linear.gated && i < s->linear.n_parts; i++) {
+        const crumb_linear_range *range = &s->linear.parts[i];
+        uint32_t n_tiles = range->tile1 - range->tile0;
+        if (unit < n_tiles) {
+            *tile = range->tile0 + unit;
+            return range;
+        }
+        unit -= n_tiles;
+    }
+    return &s->linear.parts[0];
+}
+
+/* Memory would rest while a thread prepares its inputs. The weights that it is going to read first, where each of up to
+ * four streams begins, are fetched meanwhile; from there on kernels fetch ahead for themselves. */
+static void fetch_weights(const crumb_step *s, uint32_t begin, uint32_t end) {
+    enum { STREAMS = 4, LINES = 16 };
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        uint32_t tile, unit = begin + (end - begin) * i / STREAMS;
+        const crumb_matrix *w = range_of_unit(s, unit, &tile)->part.w;
+        const uint64_t tile_bytes = crumb_matrix_codes_bytes(w) / crumb_div_up(w->m, CRUMB_TILE_ROWS);
+        const char *at = (const char *)w->codes + tile * tile_bytes;
+        for (uint32_t line = 0; line < LINES; line++) __builtin_prefetch(at + (size_t)line * 64, 0, 2);
+    }
+}
+
 static const crumb_chunks *chunks_for(const crumb_plan *p, const crumb_step *s) {
     return &s->linear.chunks[crumb_step_n(p, s) > CRUMB_SMALL_N];
 }
@@ -236,7 +264,10 @@ static void linear(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walk
     uint32_t index = (uint32_t)(s - p->steps), chunk = chunks->first + chunks->n - 1 - item;
     bool shared = shares_inputs(p, s);
     prepared in = inputs_of(p, s, walker->thread, shared);
-    if (!shared && walker->prepared_step != index) prepare_rows(p, s, walker->thread, &in, 0, crumb_step_n(p, s));
+    if (!shared && walker->prepared_step != index) {
+        fetch_weights(s, p->chunk_bounds[chunk], p->chunk_bounds[chunk + 1]);
+        prepare_rows(p, s, walker->thread, &in, 0, crumb_step_n(p, s));
+    }
     walker->prepared_step = index;
     compute_units(p, s, walker->thread, &in, p->chunk_bounds[chunk], p->chunk_bounds[chunk + 1]);
 }
