@@ -22,7 +22,10 @@ import sys
 
 PAPER = {"u2": (1.25, 2.175), "u1": (2.4, 4.71)}  # P-core, E-core
 DOT = {"avx2": "vpmaddubsw", "avxvnni": "vpdpbusd", "avx512": "vpdpbusd"}
-KERNELS = [("crumb", "gemv", "gemv_sums_{bits}_c1_s{streams}"), ("paper", "georganas", "crumb_georganas_{bits}_i8__{tier}")]
+KERNELS = [("crumb", "gemv", "gemv_sums_{bits}_c1_s{streams}"), ("crumb", "gemv_index", "index_sums_{width}_s{streams}"),
+           ("paper", "georganas", "crumb_georganas_{bits}_i8__{tier}")]
+# Index kernels look up: four vpshufb for 16 rows x 16 k of 1 bit, or x 10 k of ternary weights.
+LOOK_UPS = {"u1": 8 / 4, "u2": 5 / 4}
 
 
 def functions(path):
@@ -84,11 +87,12 @@ def rows(build, mca, cpus):
             found = functions(paths[0]) if paths else {}
             for bits in ("u1", "u2", "u4", "u8"):
                 for streams in (1, 2, 4) if who == "crumb" else (0,):
-                    name = pattern.format(bits=bits, tier=tier, streams=streams)
-                    dots, body = hot_loop(found.get(name, []), dot)
+                    name = pattern.format(bits=bits, width=bits[1:], tier=tier, streams=streams)
+                    index = source == "gemv_index"
+                    dots, body = hot_loop(found.get(name, []), "vpshufb" if index else dot)
                     if not dots:
                         continue
-                    vectors = vectors_of(body, dots)
+                    vectors = dots * LOOK_UPS[bits] if index else vectors_of(body, dots)
                     row = {"kernel": name, "by": who, "tier": tier, "bits": bits, "vectors": vectors,
                            "instructions": len([line for line in body if not re.match(r"j|prefetch|cmp|add r|sub r", line)]) / vectors}
                     cycles = {cpu: modelled_cycles(mca, cpu, body) for cpu in cpus}
@@ -135,7 +139,7 @@ def main():
     for row in table:
         figures = " | ".join(figure(row["gamma"], c) + " | " + figure(row["calibrated"], c) for c in cpus)
         paper = PAPER.get(row["bits"]) if row["by"] == "paper" and row["tier"] == "avxvnni" else None
-        print(f"| {row['kernel']} | {row['tier']} | {row['vectors']} | {row['instructions']:.2f} | {figures} | " +
+        print(f"| {row['kernel']} | {row['tier']} | {row['vectors']:g} | {row['instructions']:.2f} | {figures} | " +
               (f"{paper[0]} | {paper[1]} |" if paper else " | |"))
 
 
