@@ -10,7 +10,8 @@ static float finish(const crumb_linear_args *a, uint32_t n, uint32_t m, float ac
     return y;
 }
 
-static float dot(const crumb_linear_args *a, uint32_t n, uint32_t m) {
+/* values: of row m's codes, by k. */
+static float dot(const crumb_linear_args *a, uint32_t n, uint32_t m, const int32_t *values) {
     const crumb_matrix *w = a->w;
     const crumb_q8 *x = &a->x;
     uint32_t n_groups = x->k_padded / x->group;
@@ -19,8 +20,7 @@ static float dot(const crumb_linear_args *a, uint32_t n, uint32_t m) {
     for (uint32_t g = 0; g < n_groups; g++) {
         int64_t sum = 0;
         for (uint32_t k = g * x->group; k < (g + 1) * x->group; k++)
-            sum += (int64_t)crumb_matrix_code_value(w, crumb_matrix_code(w, m, k)) *
-                   q[k / 32 * 32 + crumb_tile_plane_position(w->bits, k % 32)];
+            sum += (int64_t)values[k] * q[k / 32 * 32 + crumb_tile_plane_position(w->bits, k % 32)];
         int32_t s = (int32_t)sum, qsum = x->qsum[(size_t)n * n_groups + g];
         uint32_t weight_group = (uint32_t)((uint64_t)g * x->group / w->group);
         float sx = x->row_scale ? 1.0f : x->sx[(size_t)n * n_groups + g];
@@ -36,8 +36,12 @@ static uint32_t row_end(const crumb_linear_args *a) {
 }
 
 void crumb_linear_i8__ref(const crumb_linear_args *a) {
-    for (uint32_t m = a->tile0 * CRUMB_TILE_ROWS; m < row_end(a); m++)
-        for (uint32_t n = 0; n < a->n; n++) a->y[n * a->y_stride + m] = finish(a, n, m, dot(a, n, m));
+    int32_t *values = a->scratch;
+    for (uint32_t m = a->tile0 * CRUMB_TILE_ROWS; m < row_end(a); m++) {
+        for (uint32_t k = 0; k < a->x.k_padded; k++)
+            values[k] = crumb_matrix_code_value(a->w, crumb_matrix_code(a->w, m, k));
+        for (uint32_t n = 0; n < a->n; n++) a->y[n * a->y_stride + m] = finish(a, n, m, dot(a, n, m, values));
+    }
 }
 
 /* Weights decoded on the fly, activations in f32, sums in double: what exact arithmetic would give, nearly. */

@@ -56,12 +56,9 @@ crumb_status crumb_matrix_plan(crumb_type type, uint64_t m, uint64_t k, crumb_ma
     return CRUMB_OK;
 }
 
-unsigned crumb_matrix_code(const crumb_matrix *matrix, uint32_t m, uint32_t k) {
-    const unsigned bits = matrix->bits, in_block = k % CRUMB_TILE_K;
-    if (matrix->indexed) return crumb_index_code(matrix, m, k - in_block + crumb_tile_plane_position(bits, in_block));
-    uint64_t tile = m / CRUMB_TILE_ROWS * crumb_div_up(matrix->k, CRUMB_TILE_K) + k / CRUMB_TILE_K;
-    const uint32_t *dwords = (const uint32_t *)matrix->codes + tile * bits * CRUMB_TILE_ROWS;
-    return crumb_tile_code(dwords, bits, m % CRUMB_TILE_ROWS, crumb_tile_linear_of(in_block));
+unsigned crumb_matrix_indexed_code(const crumb_matrix *matrix, uint32_t m, uint32_t k) {
+    const unsigned in_block = k % CRUMB_TILE_K;
+    return crumb_index_code(matrix, m, k - in_block + crumb_tile_plane_position(matrix->bits, in_block));
 }
 
 uint64_t crumb_matrix_codes_bytes(const crumb_matrix *matrix) {
@@ -128,10 +125,13 @@ void crumb_matrix_row_to_f32(const crumb_matrix *matrix, uint64_t row, float *ou
         crumb_type_row_to_f32(matrix->type, (const uint8_t *)matrix->codes + row * row_bytes, k, 0, out);
         return;
     }
-    for (uint32_t i = 0; i < crumb_round_up(k, CRUMB_TILE_K); i++) {
-        const uint32_t group = i / matrix->group;
-        const float value = crumb_matrix_scale(matrix, (uint32_t)row, group) *
-                            (float)crumb_matrix_code_value(matrix, crumb_matrix_code(matrix, (uint32_t)row, i));
-        out[i] = matrix->mins ? value + crumb_matrix_min(matrix, (uint32_t)row, group) : value;
+    const uint32_t m = (uint32_t)row, end = (uint32_t)crumb_round_up(k, CRUMB_TILE_K);
+    for (uint32_t i = 0; i < end;) {
+        const float scale = crumb_matrix_scale(matrix, m, i / matrix->group);
+        const float min = crumb_matrix_min(matrix, m, i / matrix->group);
+        for (uint32_t group_end = i + matrix->group; i < group_end; i++) {
+            const float value = scale * (float)crumb_matrix_code_value(matrix, crumb_matrix_code(matrix, m, i));
+            out[i] = matrix->mins ? value + min : value;
+        }
     }
 }

@@ -128,7 +128,14 @@ static inline int crumb_matrix_code_value(const crumb_matrix *matrix, unsigned c
 }
 
 /* The code of row m and column k of a packed matrix, by itself: for references and tests. */
-unsigned crumb_matrix_code(const crumb_matrix *matrix, uint32_t m, uint32_t k);
+unsigned crumb_matrix_indexed_code(const crumb_matrix *matrix, uint32_t m, uint32_t k);
+static inline unsigned crumb_matrix_code(const crumb_matrix *matrix, uint32_t m, uint32_t k) {
+    if (matrix->indexed) return crumb_matrix_indexed_code(matrix, m, k);
+    uint64_t n_blocks = ((uint64_t)matrix->k + CRUMB_TILE_K - 1) / CRUMB_TILE_K;
+    uint64_t tile = m / CRUMB_TILE_ROWS * n_blocks + k / CRUMB_TILE_K;
+    const uint32_t *dwords = (const uint32_t *)matrix->codes + tile * matrix->bits * CRUMB_TILE_ROWS;
+    return crumb_tile_code(dwords, matrix->bits, m % CRUMB_TILE_ROWS, crumb_tile_linear_of(k % CRUMB_TILE_K));
+}
 
 /* Scale `group` of row m of a packed matrix, and its min, 0 where there is none. */
 float crumb_matrix_scale(const crumb_matrix *matrix, uint32_t m, uint32_t group);

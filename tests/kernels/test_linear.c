@@ -224,7 +224,7 @@ static void reference_is_right_on_a_layer_by_hand(void **state) {
     q[crumb_tile_plane_position(2, 5)] = 100;
     q[32 + crumb_tile_plane_position(2, 31)] = 20;
     int32_t qsum[2] = {104, 20};
-    float sx = 2.0f, y[3] = {-1, -1, -1};
+    float sx = 2.0f, y[3] = {-1, -1, -1}, scratch[64];
     crumb_matrix w = {
         .bits = 2, .max_code = 2, .mul = 1, .sub = 1, .m = 3, .k = 64, .group = 32, .codes = codes, .scales = scales};
     crumb_linear_args args = {.w = &w,
@@ -233,7 +233,9 @@ static void reference_is_right_on_a_layer_by_hand(void **state) {
                               .tile1 = 1,
                               .y = y,
                               .y_stride = 3,
-                              .out_scale = 1.0f};
+                              .out_scale = 1.0f,
+                              .scratch = scratch,
+                              .scratch_bytes = sizeof scratch};
     crumb_linear_i8__ref(&args);
     assert_true(y[0] == 0.0f && y[1] == 0.0f);
     assert_true(y[2] == 2.0f * (1.0f * (7 - 3) + 0.5f * 20));
