@@ -4,7 +4,7 @@
 #include <cpuid.h>
 #include <string.h>
 
-static const char *const names[CRUMB_ISA_COUNT] = {"scalar", "avx2", "avxvnni", "avx512vnni"};
+static const char *const names[CRUMB_ISA_COUNT] = {"scalar", "avx2", "avxvnni", "avxvnniint8", "avx512vnni"};
 
 const char *crumb_isa_name(crumb_isa isa) {
     return names[isa];
@@ -20,6 +20,7 @@ bool crumb_isa_parse(const char *name, crumb_isa *out) {
 }
 
 bool crumb_isa_includes(crumb_isa tier, crumb_isa code) {
+    if (tier == CRUMB_ISA_AVXVNNIINT8 && code == CRUMB_ISA_AVXVNNI) return true;
     return code == tier || (code <= CRUMB_ISA_AVX2 && code < tier);
 }
 
@@ -37,19 +38,21 @@ static bool has_all(uint32_t value, uint32_t bits) {
 bool crumb_isa_available(crumb_isa isa) {
     if (isa == CRUMB_ISA_SCALAR) return true;
     const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29; /* leaf 1, ecx */
-    uint32_t a, b, c, d, c7, b7, a71 = 0;
+    uint32_t a, b, c, d, c7, b7, a71 = 0, d71 = 0;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !has_all(c, fma | osxsave | avx | f16c)) return false;
     if (!__get_cpuid_count(7, 0, &a, &b7, &c7, &d)) return false;
-    if (a >= 1) __get_cpuid_count(7, 1, &a71, &b, &c, &d);
+    if (a >= 1) __get_cpuid_count(7, 1, &a71, &b, &c, &d71);
 
     const uint32_t avx2 = 1u << 5, bmi2 = 1u << 8;                                /* leaf 7, ebx */
     const uint32_t avx512_f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* leaf 7, ebx */
-    const uint32_t avx512_vnni = 1u << 11, avx_vnni = 1u << 4;                    /* ecx; leaf 7.1, eax */
+    const uint32_t avx512_vnni = 1u << 11;                                        /* leaf 7, ecx */
+    const uint32_t avx_vnni = 1u << 4, avx_vnni_int8 = 1u << 4;                   /* leaf 7.1, eax; edx */
     const uint32_t ymm_state = 6, zmm_state = 0xe6;
     bool has_avx2 = has_all(b7, avx2 | bmi2) && has_all(saved_state(), ymm_state);
     switch (isa) {
     case CRUMB_ISA_AVX2: return has_avx2;
     case CRUMB_ISA_AVXVNNI: return has_avx2 && has_all(a71, avx_vnni);
+    case CRUMB_ISA_AVXVNNIINT8: return has_avx2 && has_all(a71, avx_vnni) && has_all(d71, avx_vnni_int8);
     case CRUMB_ISA_AVX512VNNI:
         return has_avx2 && has_all(b7, avx512_f_dq_bw_vl) && has_all(c7, avx512_vnni) &&
                has_all(saved_state(), zmm_state);

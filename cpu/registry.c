@@ -45,11 +45,19 @@ bool crumb_cpu_kernel_takes(const crumb_cpu_kernel *kernel, const crumb_matrix *
     return codebook_range(w) <= kernel->codebook_range;
 }
 
+/* Whether the kernel finds activations as the tier in use interleaves them: GEMMs of other tiers may want them in
+ * another order. */
+static bool finds_activations(const crumb_cpu_kernel *kernel, crumb_isa isa) {
+    if (kernel->op != CRUMB_CPU_GEMM || !kernel->bits) return true;
+    crumb_interleave_fn *own = crumb_cpu_interleave_select(kernel->isa);
+    return !own || own == crumb_cpu_interleave_select(isa);
+}
+
 static bool fits(const crumb_cpu_kernel *kernel, const crumb_matrix *w, crumb_act_quant act, uint32_t n,
                  crumb_isa isa) {
     if (kernel->layout ? !(kernel->layout->indexed && w->indexed) : w->indexed) return false;
     if (!crumb_isa_includes(isa, kernel->isa) || !(kernel->acts >> act & 1)) return false;
-    return n <= kernel->max_n && crumb_cpu_kernel_takes(kernel, w);
+    return n <= kernel->max_n && finds_activations(kernel, isa) && crumb_cpu_kernel_takes(kernel, w);
 }
 
 const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act_quant act, uint32_t n, crumb_isa isa) {
@@ -81,7 +89,8 @@ crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa) {
 crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa) {
     switch (isa) {
     case CRUMB_ISA_AVX2: return crumb_interleave__avx2;
-    case CRUMB_ISA_AVXVNNI: return crumb_interleave__avxvnni;
+    case CRUMB_ISA_AVXVNNI:
+    case CRUMB_ISA_AVXVNNIINT8: return crumb_interleave__avxvnni;
     case CRUMB_ISA_AVX512VNNI: return crumb_interleave__avx512vnni;
     case CRUMB_ISA_SCALAR:
     case CRUMB_ISA_COUNT: break;

@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 PAPER = {"u2": (1.25, 2.175), "u1": (2.4, 4.71)}  # P-core, E-core
-DOT = {"avx2": "vpmaddubsw", "avxvnni": "vpdpbusd", "avx512": "vpdpbusd"}
+DOT = {"avx2": "vpmaddubsw", "avxvnni": "vpdpbusd", "avxvnniint8": "vpdpbssd", "avx512": "vpdpbusd"}
 KERNELS = [("crumb", "gemv", "gemv_sums_{bits}_c1_s{streams}"), ("crumb", "gemv_index", "index_sums_{width}_s{streams}"),
            ("paper", "georganas", "crumb_georganas_{bits}_i8__{tier}")]
 # Index kernels look up: four vpshufb for 16 rows x 16 k of 1 bit, or x 10 k of ternary weights.
@@ -85,7 +85,7 @@ def rows(build, mca, cpus):
         for who, source, pattern in KERNELS:
             paths = glob.glob(os.path.join(build, "**", "cpu", tier, f"{source}.c.o"), recursive=True)
             found = functions(paths[0]) if paths else {}
-            for bits in ("u1", "u2", "u4", "u8"):
+            for bits in ("u1", "u2", "u4", "u8", "c4"):
                 for streams in (1, 2, 4) if who == "crumb" else (0,):
                     name = pattern.format(bits=bits, width=bits[1:], tier=tier, streams=streams)
                     index = source == "gemv_index"

@@ -8,8 +8,11 @@
 #define SIMD_NAME(base) base##__avxvnni
 #endif
 
-SIMD_INLINE vint v_dot4(vint acc, vint u8, vint s8) {
-    return _mm256_dpbusd_avx_epi32(acc, u8, s8);
+#ifndef SIMD_DOT4 /* AVX-VNNI-INT8 is this with another dot product */
+#define SIMD_DOT4 _mm256_dpbusd_avx_epi32
+#endif
+SIMD_INLINE vint v_dot4(vint acc, vint codes, vint q) {
+    return SIMD_DOT4(acc, codes, q);
 }
 
 /* Planes with an accumulator each; further planes share them, shifted. Split codes are whole bytes, as are 8 bits. */

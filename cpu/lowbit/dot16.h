@@ -11,7 +11,10 @@
 #ifndef CRUMB_CPU_LOWBIT_DOT16_H
 #define CRUMB_CPU_LOWBIT_DOT16_H
 
-enum { DOT_ENTRY_BITS = 5 }; /* of a codebook's entries as operands */
+enum {
+    DOT_ENTRY_BITS = 5, /* of a codebook's entries as operands */
+    DOT_SIGNED_ENTRIES = 0
+};
 
 /* Steps after which accumulators must be widened: whole 32-blocks, but for 5 and 6 bits. For more than 3 bits, and 1,
  * that is known here, and loops are simpler. */

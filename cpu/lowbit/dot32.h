@@ -1,4 +1,6 @@
-/* Dot products with 32-bit accumulators (vpdpbusd). Included by a tier's simd.h behind v_dot4 and dot_accumulators.
+/* Dot products with 32-bit accumulators (vpdpbusd, vpdpbssd). Included by a tier's simd.h behind v_dot4 and
+ * dot_accumulators. A tier whose v_dot4 takes signed bytes on both sides defines SIMD_SIGNED_DOT: it has the kernels of
+ * codebooks alone, whose entries then are operands as they stand.
  *
  * A step takes four codes per row and the four activations that meet them, and adds the products to an int32 lane. A
  * plane of packed codes need not be shifted down first: with an accumulator of its own its sum is a multiple of
@@ -12,7 +14,14 @@
 
 #include "cpu/kernels.h"
 
-enum { DOT_ENTRY_BITS = 8 }; /* of a codebook's entries as operands */
+enum {
+    DOT_ENTRY_BITS = 8, /* of a codebook's entries as operands */
+#if defined(SIMD_SIGNED_DOT)
+    DOT_SIGNED_ENTRIES = 1
+#else
+    DOT_SIGNED_ENTRIES = 0
+#endif
+};
 
 SIMD_INLINE uint32_t dot_span_steps(int bits, unsigned max_code) {
     (void)bits, (void)max_code;
@@ -92,7 +101,19 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
         }
     return out;
 }
-/* All loops are the same. */
+/* All loops are the same. Signed operands have no zero point. */
+#if defined(SIMD_SIGNED_DOT)
+#define GEMM_KINDS                                                                                                     \
+    GEMM_LOOP(k4_any, 4, gemm_wide(4, GEMM_ANY), true, b->a->w->mins != NULL, GEMM_ANY)                                \
+    GEMM_HALF_LOOP(k4, 4)                                                                                              \
+    GEMM_LOOP(k4_block, 4, gemm_wide(4, GEMM_BLOCKS), false, false, GEMM_BLOCKS)                                       \
+    GEMM_LOOP(k4_block_min, 4, gemm_wide(4, GEMM_BLOCKS), false, true, GEMM_BLOCKS)                                    \
+    SIMD_INLINE const gemm_loops *gemm_loops_of(int bits, bool codebook) {                                             \
+        static const gemm_loops k4 = {gemm_k4_any, gemm_k4_block, gemm_k4_block_min, gemm_k4_block_min, gemm_k4_half}; \
+        (void)bits, (void)codebook;                                                                                    \
+        return &k4;                                                                                                    \
+    }
+#else
 #define GEMM_KINDS                                                                                                     \
     GEMM_KIND(k4, 4)                                                                                                   \
     GEMM_HALF_LOOP(k4, 4)                                                                                              \
@@ -103,6 +124,7 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
         (void)bits, (void)codebook;                                                                                    \
         return &k4;                                                                                                    \
     }
+#endif
 SIMD_INLINE vint gemm_sum(const vint *acc, int bits, int mul) {
     (void)bits;
     return mul == 1 ? acc[0] : v_mul(acc[0], v_broadcast(mul));

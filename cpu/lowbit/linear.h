@@ -52,11 +52,14 @@ SIMD_INLINE shape shape_of(const crumb_linear_args *a, int bits) {
     return s;
 }
 
-/* Codebooks. An entry less the smallest one is an unsigned operand, and the smallest one the zero point that this asks
- * for: sum(entry * q) = sum((entry - low) * q) + low * sum(q). A table of operands is looked up with codes. */
+/* Codebooks. Where operands are unsigned, they are the entries less the smallest one, which is the zero point that this
+ * asks for: sum(entry * q) = sum((entry - low) * q) + low * sum(q). A table of operands is looked up with codes. */
+SIMD_INLINE int codebook_low(const int8_t *codebook) {
+    return DOT_SIGNED_ENTRIES ? 0 : crumb_codebook_get_range(codebook).low;
+}
 SIMD_INLINE vint codebook_table(const int8_t *codebook) {
     uint8_t operands[CRUMB_CODEBOOK_ENTRIES];
-    const int low = crumb_codebook_get_range(codebook).low;
+    const int low = codebook_low(codebook);
     for (int i = 0; i < CRUMB_CODEBOOK_ENTRIES; i++) operands[i] = (uint8_t)(codebook[i] - low);
     return v_broadcast16(operands);
 }
@@ -66,7 +69,7 @@ SIMD_INLINE vint codebook_plane(vint packed, vint table, int plane) {
 }
 /* What is to be subtracted from the sums of operands, per unit of sum(q). */
 SIMD_INLINE int zero_point(const crumb_matrix *w) {
-    return w->codebook ? -crumb_codebook_get_range(w->codebook).low : w->sub;
+    return w->codebook ? -codebook_low(w->codebook) : w->sub;
 }
 
 /* Kernels for the index layout find the codes where they are packed. */

@@ -46,8 +46,10 @@ SIMD_INLINE void panel(const uint8_t *codes, uint32_t step0, uint32_t step1, vin
     }
 }
 
+/* A tier need not use all of them. */
 #define PANEL(name, bits, codebook)                                                                                    \
-    static void panel_##name(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out) {         \
+    __attribute__((unused)) static void panel_##name(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, \
+                                                     uint8_t *out) {                                                   \
         panel(codes, step0, step1, table, out, bits, codebook);                                                        \
     }
 PANEL(u1, 1, false)

@@ -22,7 +22,8 @@ SIMD_INLINE void panel_bit_line(const uint8_t *line, uint8_t *out) {
     }
 }
 
-static void panel_b8(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out) {
+__attribute__((unused)) static void panel_b8(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table,
+                                             uint8_t *out) {
     const uint32_t line_steps = 4;
     (void)table;
     for (uint32_t line = step0 / line_steps; line < step1 / line_steps; line++, out += line_steps * LINE_BYTES)

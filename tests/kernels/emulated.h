@@ -7,6 +7,9 @@
 
 /* Rows named as the registry's, with functions of their own. They need AVX2. */
 const crumb_cpu_kernel *crumb_emulated_kernels(size_t *n);
+/* What interleaves activations for an emulated kernel: as crumb_cpu_interleave_select for its real tier. */
+crumb_interleave_fn *crumb_emulated_interleave_of(const crumb_cpu_kernel *kernel);
+crumb_interleave_fn crumb_interleave__avxvnni_emulated, crumb_interleave__avx512vnni_emulated;
 
 /* X(op, form of the codes, their bits, range of codebooks, tier) */
 #define EMULATED_FOR_FORMS(X, op, tier)                                                                                \
@@ -21,6 +24,8 @@ const crumb_cpu_kernel *crumb_emulated_kernels(size_t *n);
 #define EMULATED_FOR_ALL(X)                                                                                            \
     EMULATED_FOR_FORMS(X, gemv, avxvnni)                                                                               \
     EMULATED_FOR_FORMS(X, gemm, avxvnni)                                                                               \
+    X(gemv, c4, 4, 255, avxvnniint8)                                                                                   \
+    X(gemm, c4, 4, 255, avxvnniint8)                                                                                   \
     EMULATED_FOR_FORMS(X, gemv, avx512vnni)                                                                            \
     EMULATED_FOR_FORMS(X, gemm, avx512vnni)
 

@@ -105,10 +105,9 @@ static void run_and_check(const crumb_cpu_kernel *kernel, const crumb_trial_para
 
 /* A GEMM whose caller has interleaved the activations, in two ranges where there are enough of them. */
 static void check_interleaved(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, crumb_linear_args args,
-                              const float *expected, uint32_t n) {
+                              crumb_interleave_fn *interleave, const float *expected, uint32_t n) {
     args.x.interleaved = malloc((size_t)n * args.x.k_padded);
     assert_non_null(args.x.interleaved);
-    crumb_interleave_fn *interleave = crumb_cpu_interleave_select(kernel->isa);
     uint32_t half = n > CRUMB_INTERLEAVE_ROWS ? CRUMB_INTERLEAVE_ROWS : 0;
     interleave(&args.x, p->bits, half, n);
     if (half) interleave(&args.x, p->bits, 0, half);
@@ -139,11 +138,13 @@ static void compare_case(const crumb_trial_params *p) {
     n_kernels = n_real + n_emulated;
     for (size_t i = 0; i < n_kernels; i++) {
         const crumb_cpu_kernel *kernel = i < n_real ? &real[i] : &emulated[i - n_real];
+        crumb_interleave_fn *interleave =
+            i < n_real ? crumb_cpu_interleave_select(kernel->isa) : crumb_emulated_interleave_of(kernel);
         if (!takes(kernel, p, &c.w) || (i < n_real && !crumb_isa_available(kernel->isa))) continue;
         for (int j = 0; j < N_BATCH_SIZES && batch_sizes[j] <= p->n; j++)
             run_and_check(kernel, p, args, expected, batch_sizes[j]);
-        for (int j = 0; j < N_BATCH_SIZES && i < n_real && kernel->op == CRUMB_CPU_GEMM && batch_sizes[j] <= p->n; j++)
-            check_interleaved(kernel, p, args, expected, batch_sizes[j]);
+        for (int j = 0; j < N_BATCH_SIZES && kernel->op == CRUMB_CPU_GEMM && batch_sizes[j] <= p->n; j++)
+            check_interleaved(kernel, p, args, interleave, expected, batch_sizes[j]);
         crumb_linear_args part = args;
         part.tile0 = (uint32_t)(crumb_random_u64(&seed) % args.tile1);
         part.tile1 = part.tile0 + 1 + (uint32_t)(crumb_random_u64(&seed) % (args.tile1 - part.tile0));
@@ -255,6 +256,10 @@ static void codebooks_get_kernels_that_take_them(void **state) {
                  {codebook_of_31, CRUMB_ISA_AVX2, 9, "gemm_c4_i8__avx2"},
                  {codebook_of_255, CRUMB_ISA_AVX2, 1, "gemm_c4_i8__ref"},
                  {codebook_of_255, CRUMB_ISA_AVXVNNI, 1, "gemv_c4_i8__avxvnni"},
+                 {codebook_of_255, CRUMB_ISA_AVXVNNIINT8, 1, "gemv_c4_i8__avxvnniint8"},
+                 {crumb_codebook_e2m1, CRUMB_ISA_AVXVNNIINT8, 9, "gemm_c4_i8__avxvnniint8"},
+                 {NULL, CRUMB_ISA_AVXVNNIINT8, 1, "gemv_u4_i8__avxvnni"},
+                 {NULL, CRUMB_ISA_AVXVNNIINT8, 9, "gemm_u4_i8__avxvnni"},
                  {codebook_of_255, CRUMB_ISA_AVX512VNNI, 9, "gemm_c4_i8__avx512vnni"},
                  {crumb_codebook_e2m1, CRUMB_ISA_SCALAR, 1, "gemm_c4_i8__ref"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -262,6 +267,26 @@ static void codebooks_get_kernels_that_take_them(void **state) {
             .bits = 4, .max_code = 15, .mul = 1, .codebook = cases[i].codebook, .m = 16, .k = 32, .group = 32};
         assert_string_equal(crumb_cpu_kernel_select(&w, CRUMB_ACT_GROUP, cases[i].n, cases[i].isa)->name,
                             cases[i].kernel);
+    }
+}
+
+/* A plan interleaves activations once, for the GEMM of its tier: one that wants another order is never taken, whatever
+ * a tuning record says. */
+static void gemms_of_another_order_are_not_taken(void **state) {
+    (void)state;
+    const struct {
+        crumb_isa isa;
+        const char *kernel;
+        bool taken;
+    } cases[] = {
+        {CRUMB_ISA_AVX2, "gemm_u8_i8__avx2", true},           {CRUMB_ISA_AVXVNNI, "gemm_u8_i8__avx2", false},
+        {CRUMB_ISA_AVXVNNI, "gemv_u8_i8__avx2", true},        {CRUMB_ISA_AVXVNNI, "gemm_u8_i8__ref", true},
+        {CRUMB_ISA_AVXVNNIINT8, "gemm_u8_i8__avxvnni", true}, {CRUMB_ISA_AVX512VNNI, "gemm_u8_i8__avxvnni", false}};
+    const crumb_matrix w = {.bits = 8, .max_code = 255, .mul = 1, .sub = 128, .m = 16, .k = 32, .group = 32};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const crumb_cpu_kernel *found = crumb_cpu_kernel_find(cases[i].kernel, &w, CRUMB_ACT_GROUP, 1, cases[i].isa);
+        if (!found != !cases[i].taken)
+            fail_msg("%s is%s taken in tier %s", cases[i].kernel, found ? "" : " not", crumb_isa_name(cases[i].isa));
     }
 }
 
@@ -290,6 +315,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_is_right_on_a_layer_by_hand),
         cmocka_unit_test(codebooks_get_kernels_that_take_them),
+        cmocka_unit_test(gemms_of_another_order_are_not_taken),
         cmocka_unit_test(kernels_equal_reference_on_random_layers),
         cmocka_unit_test(kernels_hold_at_their_bounds),
         cmocka_unit_test(every_variant_is_covered),

@@ -25,7 +25,8 @@ const cli_option cli_option_table[] = {
     {"--backend", CLI_TEXT, "auto|cpu", AT(backend), "auto", .commands = CLI_ENGINE,
      .help = "which implementation drives the device"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_ENGINE,
-     .help = "force a kernel tier that this machine has: cpu:scalar, cpu:avx2, cpu:avxvnni, cpu:avx512vnni"},
+     .help = "force a kernel tier that this machine has: cpu:scalar, cpu:avx2, cpu:avxvnni, "
+             "cpu:avxvnniint8, cpu:avx512vnni"},
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_ENGINE,
      .help = "how activations are quantized: as the weights' type wants it, not at all (slow, for comparing with float "
              "references), int8 with one scale per token, or int8 with one scale per weight group"},
@@ -140,7 +141,8 @@ const cli_option cli_option_table[] = {
     {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_KERNELS | CLI_TUNE,
      .help = "shapes of the layer: outputs x inputs x rows of activations"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_KERNELS,
-     .help = "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, cpu:avx512vnni"},
+     .help = "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, "
+             "cpu:avxvnniint8, cpu:avx512vnni"},
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_KERNELS | CLI_TUNE,
      .help = "how activations are quantized: as models of the format want it, not at all, or int8 with one scale per "
              "row or per weight group"},

@@ -2,6 +2,7 @@
  * many rows of activations against the int8 peak. */
 #include "tools/crumb/suite.h"
 
+#include "cpu/kernels.h"
 #include "host/engine/engine.h"
 #include "tools/crumb/kernels_turns.h"
 
@@ -12,10 +13,10 @@ enum { N_MODEL_SHAPES = sizeof model_shapes / sizeof model_shapes[0] };
 
 /* ---- kernels ----------------------------------------------------------------------------------------------- */
 
-/* Whether a plan of the tier may take kernels of `target`: its own, and those that need no more than AVX2. */
+/* Whether a plan of the tier may take kernels of `target`. */
 static bool usable(const char *target, const char *tier) {
-    return !tier || strcmp(target, tier) == 0 || strcmp(target, "scalar") == 0 ||
-           (strcmp(target, "avx2") == 0 && strcmp(tier, "scalar") != 0);
+    crumb_isa plan, code;
+    return !tier || (crumb_isa_parse(tier, &plan) && crumb_isa_parse(target, &code) && crumb_isa_includes(plan, code));
 }
 
 /* The kernel of the highest rank, of one of crumb's own layouts (NULL: any) and tiers (NULL: any). SIZE_MAX: none. */
