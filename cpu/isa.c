@@ -4,7 +4,8 @@
 #include <cpuid.h>
 #include <string.h>
 
-static const char *const names[CRUMB_ISA_COUNT] = {"scalar", "avx2", "avxvnni", "avxvnniint8", "avx512vnni"};
+static const char *const names[CRUMB_ISA_COUNT] = {"scalar",      "avx2",      "avxvnni",
+                                                   "avxvnniint8", "avx512ymm", "avx512vnni"};
 
 const char *crumb_isa_name(crumb_isa isa) {
     return names[isa];
@@ -21,6 +22,7 @@ bool crumb_isa_parse(const char *name, crumb_isa *out) {
 
 bool crumb_isa_includes(crumb_isa tier, crumb_isa code) {
     if (tier == CRUMB_ISA_AVXVNNIINT8 && code == CRUMB_ISA_AVXVNNI) return true;
+    if (tier == CRUMB_ISA_AVX512VNNI && code == CRUMB_ISA_AVX512YMM) return true;
     return code == tier || (code <= CRUMB_ISA_AVX2 && code < tier);
 }
 
@@ -53,6 +55,7 @@ bool crumb_isa_available(crumb_isa isa) {
     case CRUMB_ISA_AVX2: return has_avx2;
     case CRUMB_ISA_AVXVNNI: return has_avx2 && has_all(a71, avx_vnni);
     case CRUMB_ISA_AVXVNNIINT8: return has_avx2 && has_all(a71, avx_vnni) && has_all(d71, avx_vnni_int8);
+    case CRUMB_ISA_AVX512YMM: /* more than 16 registers and masks are saved with the zmm registers */
     case CRUMB_ISA_AVX512VNNI:
         return has_avx2 && has_all(b7, avx512_f_dq_bw_vl) && has_all(c7, avx512_vnni) &&
                has_all(saved_state(), zmm_state);

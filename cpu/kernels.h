@@ -31,7 +31,8 @@ typedef enum crumb_isa {
     CRUMB_ISA_AVX2,        /* AVX2, FMA, F16C */
     CRUMB_ISA_AVXVNNI,     /* + AVX-VNNI */
     CRUMB_ISA_AVXVNNIINT8, /* + AVX-VNNI-INT8 */
-    CRUMB_ISA_AVX512VNNI,  /* AVX2 tier + AVX512 F BW VL DQ VNNI; says nothing of AVX-VNNI */
+    CRUMB_ISA_AVX512YMM,   /* AVX2 tier + AVX512 F BW VL DQ VNNI, on ymm registers; says nothing of AVX-VNNI */
+    CRUMB_ISA_AVX512VNNI,  /* the same on zmm registers */
     CRUMB_ISA_COUNT
 } crumb_isa;
 

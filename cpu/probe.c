@@ -96,6 +96,7 @@ static crumb_probe_dot_fn *dot_of(crumb_isa isa) {
     case CRUMB_ISA_AVX2: return crumb_probe_dot__avx2;
     case CRUMB_ISA_AVXVNNI: return crumb_probe_dot__avxvnni;
     case CRUMB_ISA_AVXVNNIINT8: return crumb_probe_dot__avxvnniint8;
+    case CRUMB_ISA_AVX512YMM: return crumb_probe_dot__avx512ymm;
     case CRUMB_ISA_AVX512VNNI: return crumb_probe_dot__avx512vnni;
     case CRUMB_ISA_SCALAR:
     case CRUMB_ISA_COUNT: break;

@@ -40,7 +40,7 @@ double crumb_probe_step(crumb_probe *probe);
 enum { CRUMB_PROBE_CHAINS = 12 };
 typedef uint64_t crumb_probe_dot_fn(uint64_t rounds);
 crumb_probe_dot_fn crumb_probe_dot__avx2, crumb_probe_dot__avxvnni, crumb_probe_dot__avxvnniint8,
-    crumb_probe_dot__avx512vnni;
+    crumb_probe_dot__avx512ymm, crumb_probe_dot__avx512vnni;
 
 /* Reads n_bytes (a multiple of 1 KiB, 64-byte aligned); returns something that depends on all of them. */
 typedef uint64_t crumb_probe_read_fn(const void *p, uint64_t n_bytes);

@@ -91,6 +91,7 @@ crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa) {
     case CRUMB_ISA_AVX2: return crumb_interleave__avx2;
     case CRUMB_ISA_AVXVNNI:
     case CRUMB_ISA_AVXVNNIINT8: return crumb_interleave__avxvnni;
+    case CRUMB_ISA_AVX512YMM:
     case CRUMB_ISA_AVX512VNNI: return crumb_interleave__avx512vnni;
     case CRUMB_ISA_SCALAR:
     case CRUMB_ISA_COUNT: break;

@@ -75,7 +75,7 @@ SIMD_INLINE vflt v_to_f32(vint a) {
 
 /* Keeps a in a register, computed here: without it gcc 12 computes many products ahead and spills accumulators. */
 SIMD_INLINE vint v_pin(vint a) {
-    __asm__ volatile("" : "+x"(a));
+    __asm__ volatile("" : "+v"(a));
     return a;
 }
 

@@ -17,6 +17,7 @@ TIERS = {
     "cpu/avx2": ("avx2", None, (), rf"{EVEX}|vpdpb"),  # which every test machine runs
     "cpu/avxvnni": ("avxvnni", r"\{vex\} vpdpbusd .*%ymm\d+$", FORMS, rf"{EVEX}|vpdpb(?!usd )|(?<!\{{vex\}} )vpdpbusd"),
     "cpu/avxvnniint8": ("avxvnniint8", r"vpdpbssd .*%ymm\d+$", ("c4",), rf"{EVEX}|vpdpb(?!ssd )"),
+    "cpu/avx512ymm": ("avx512ymm", r"^vpdpbusd .*%ymm\d+$", FORMS, r"%zmm|\{vex\}|vpdpb(?!usd )"),
     "cpu/avx512": ("avx512vnni", r"vpdpbusd .*%zmm\d+$", FORMS, r"\{vex\}|vpdpb(?!usd )"),
 }
 LEAST = 1  # the narrowest inner loop: 8-bit codes, one stream, 16 rows in a register

@@ -26,6 +26,8 @@ crumb_interleave_fn crumb_interleave__avxvnni_emulated, crumb_interleave__avx512
     EMULATED_FOR_FORMS(X, gemm, avxvnni)                                                                               \
     X(gemv, c4, 4, 255, avxvnniint8)                                                                                   \
     X(gemm, c4, 4, 255, avxvnniint8)                                                                                   \
+    EMULATED_FOR_FORMS(X, gemv, avx512ymm)                                                                             \
+    EMULATED_FOR_FORMS(X, gemm, avx512ymm)                                                                             \
     EMULATED_FOR_FORMS(X, gemv, avx512vnni)                                                                            \
     EMULATED_FOR_FORMS(X, gemm, avx512vnni)
 
@@ -38,6 +40,10 @@ EMULATED_FOR_ALL(EMULATED_PROTOTYPE)
     X(georganas_u1_i8, 1, crumb_layout_georganas_u1, avxvnni)                                                          \
     X(gemm_b8_i8, 1, crumb_layout_index, avxvnni)                                                                      \
     X(gemm_t5_i8, 2, crumb_layout_index, avxvnni)                                                                      \
+    X(georganas_u2_i8, 2, crumb_layout_georganas_u2, avx512ymm)                                                        \
+    X(georganas_u1_i8, 1, crumb_layout_georganas_u1, avx512ymm)                                                        \
+    X(gemm_b8_i8, 1, crumb_layout_index, avx512ymm)                                                                    \
+    X(gemm_t5_i8, 2, crumb_layout_index, avx512ymm)                                                                    \
     X(gemm_b8_i8, 1, crumb_layout_index, avx512vnni)                                                                   \
     X(gemm_t5_i8, 2, crumb_layout_index, avx512vnni)
 

@@ -260,6 +260,9 @@ static void codebooks_get_kernels_that_take_them(void **state) {
                  {crumb_codebook_e2m1, CRUMB_ISA_AVXVNNIINT8, 9, "gemm_c4_i8__avxvnniint8"},
                  {NULL, CRUMB_ISA_AVXVNNIINT8, 1, "gemv_u4_i8__avxvnni"},
                  {NULL, CRUMB_ISA_AVXVNNIINT8, 9, "gemm_u4_i8__avxvnni"},
+                 {codebook_of_255, CRUMB_ISA_AVX512YMM, 1, "gemv_c4_i8__avx512ymm"},
+                 {NULL, CRUMB_ISA_AVX512YMM, 9, "gemm_u4_i8__avx512ymm"},
+                 {NULL, CRUMB_ISA_AVX512VNNI, 9, "gemm_u4_i8__avx512vnni"},
                  {codebook_of_255, CRUMB_ISA_AVX512VNNI, 9, "gemm_c4_i8__avx512vnni"},
                  {crumb_codebook_e2m1, CRUMB_ISA_SCALAR, 1, "gemm_c4_i8__ref"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -278,10 +281,14 @@ static void gemms_of_another_order_are_not_taken(void **state) {
         crumb_isa isa;
         const char *kernel;
         bool taken;
-    } cases[] = {
-        {CRUMB_ISA_AVX2, "gemm_u8_i8__avx2", true},           {CRUMB_ISA_AVXVNNI, "gemm_u8_i8__avx2", false},
-        {CRUMB_ISA_AVXVNNI, "gemv_u8_i8__avx2", true},        {CRUMB_ISA_AVXVNNI, "gemm_u8_i8__ref", true},
-        {CRUMB_ISA_AVXVNNIINT8, "gemm_u8_i8__avxvnni", true}, {CRUMB_ISA_AVX512VNNI, "gemm_u8_i8__avxvnni", false}};
+    } cases[] = {{CRUMB_ISA_AVX2, "gemm_u8_i8__avx2", true},
+                 {CRUMB_ISA_AVXVNNI, "gemm_u8_i8__avx2", false},
+                 {CRUMB_ISA_AVXVNNI, "gemv_u8_i8__avx2", true},
+                 {CRUMB_ISA_AVXVNNI, "gemm_u8_i8__ref", true},
+                 {CRUMB_ISA_AVXVNNIINT8, "gemm_u8_i8__avxvnni", true},
+                 {CRUMB_ISA_AVX512YMM, "gemm_u8_i8__avx512vnni", false},
+                 {CRUMB_ISA_AVX512VNNI, "gemm_u8_i8__avx512ymm", true},
+                 {CRUMB_ISA_AVX512VNNI, "gemm_u8_i8__avxvnni", false}};
     const crumb_matrix w = {.bits = 8, .max_code = 255, .mul = 1, .sub = 128, .m = 16, .k = 32, .group = 32};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const crumb_cpu_kernel *found = crumb_cpu_kernel_find(cases[i].kernel, &w, CRUMB_ACT_GROUP, 1, cases[i].isa);

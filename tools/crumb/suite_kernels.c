@@ -75,7 +75,7 @@ enum { LEAST_BYTES = 4000000, MAX_MATRICES = CLI_LIST_MAX };
 typedef struct gemv_target {
     const char *format;
     uint32_t group; /* as files of that many bits have */
-    double wanted, wanted_avxvnni, wanted_avx2;
+    double wanted, wanted_ymm, wanted_avx2;
 } gemv_target;
 
 static const gemv_target gemv_targets[] = {
@@ -94,7 +94,8 @@ typedef struct gemv_case {
 static double wanted_of(const suite_state *s, const gemv_target *t, const char *forced) {
     const char *tier = forced ? forced : s->tier;
     if (tier && t->wanted_avx2 > 0 && strcmp(tier, "avx2") == 0) return t->wanted_avx2;
-    if (tier && t->wanted_avxvnni > 0 && strcmp(tier, "avxvnni") == 0) return t->wanted_avxvnni;
+    if (tier && t->wanted_ymm > 0 && (strcmp(tier, "avxvnni") == 0 || strcmp(tier, "avx512ymm") == 0))
+        return t->wanted_ymm;
     return t->wanted;
 }
 
@@ -133,11 +134,13 @@ static crumb_status gemv_row(suite_state *s, const char *model, const gemv_targe
 /* The chosen tier's kernel, and those that the target names for lower tiers. */
 static crumb_status gemv_tiers(suite_state *s, const char *model, const gemv_target *t, kernels_shape shape,
                                crumb_error *err) {
-    static const char *const lower[] = {"avxvnni", "avx2"};
+    static const char *const lower[] = {"avxvnni", "avx512ymm", "avx2"};
     const crumb_kernel_problem p = problem_of(s, t->format, t->group, shape);
     const size_t chosen = pick(s, &p, s->tier);
     CRUMB_TRY(gemv_row(s, model, t, shape, NULL, err));
-    for (size_t i = 0; i < 2 && !s->tier && t->wanted_avx2 > 0; i++) {
+    for (size_t i = 0; i < sizeof lower / sizeof lower[0] && !s->tier && t->wanted_avx2 > 0; i++) {
+        crumb_isa isa;
+        if (!crumb_isa_parse(lower[i], &isa) || !crumb_isa_available(isa)) continue;
         const size_t kernel = pick(s, &p, lower[i]);
         if (kernel != SIZE_MAX && kernel != chosen) CRUMB_TRY(gemv_row(s, model, t, shape, lower[i], err));
     }

@@ -1,0 +1,13 @@
+/* Low-bit GEMV for AVX512-VNNI on ymm registers. */
+#include "cpu/avx512ymm/simd.h"
+
+#include "cpu/lowbit/gemv.h"
+
+GEMV_INSTANCE(1)
+GEMV_INSTANCE(2)
+GEMV_SPLIT_INSTANCE(3)
+GEMV_INSTANCE(4)
+GEMV_SPLIT_INSTANCE(5)
+GEMV_SPLIT_INSTANCE(6)
+GEMV_BYTES_INSTANCE
+GEMV_CODEBOOK_INSTANCE
