@@ -107,9 +107,8 @@ static crumb_status random_scales(const crumb_trial_params *p, size_t n_sets, si
 }
 
 /* The same in two levels. With sums the super-scales are 1, and one of the int8 scales of each row. */
-static crumb_status two_level_scales(const crumb_trial_params *p, size_t n_tiles, size_t k_padded, uint64_t *seed,
-                                     const void **scales, const uint16_t **supers, crumb_error *err) {
-    const size_t n_groups = k_padded / p->group, n_supers = k_padded / p->super_group;
+static crumb_status two_level_scales(const crumb_trial_params *p, size_t n_tiles, size_t n_groups, size_t n_supers,
+                                     uint64_t *seed, const void **scales, const uint16_t **supers, crumb_error *err) {
     int8_t *low = NULL;
     uint16_t *high = NULL;
     CRUMB_TRY(allocate(n_tiles * n_groups * CRUMB_TILE_ROWS, &low, err));
@@ -150,8 +149,10 @@ static crumb_status create_weights(crumb_trial *t, uint64_t *seed, crumb_error *
         fill_tiles(p, codes, n_tiles * k_padded / CRUMB_TILE_K, seed);
     if (p->super_group) {
         t->w.super_group = p->super_group;
-        CRUMB_TRY(two_level_scales(p, n_tiles, k_padded, seed, &t->w.scales, &t->w.supers, err));
-        return p->has_min ? two_level_scales(p, n_tiles, k_padded, seed, &t->w.mins, &t->w.super_mins, err) : CRUMB_OK;
+        const size_t n_groups = k_padded / group, n_supers = k_padded / p->super_group;
+        CRUMB_TRY(two_level_scales(p, n_tiles, n_groups, n_supers, seed, &t->w.scales, &t->w.supers, err));
+        return p->has_min ? two_level_scales(p, n_tiles, n_groups, n_supers, seed, &t->w.mins, &t->w.super_mins, err)
+                          : CRUMB_OK;
     }
     CRUMB_TRY(random_scales(p, n_tiles, k_padded / group, seed, &t->w.scales, err));
     return p->has_min ? random_scales(p, n_tiles, k_padded / group, seed, &t->w.mins, err) : CRUMB_OK;

@@ -432,7 +432,9 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     memset(b.accs, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.accs);
     switch (gemm_groups_of(bits, a->x.group)) {
     case GEMM_ANY: loops->any(&b); break;
-    case GEMM_HALVES: loops->half(&b); break;
+    case GEMM_HALVES:
+        if (loops->half) loops->half(&b); /* the registry asks for none where there is none */
+        break;
     case GEMM_BLOCKS:
         (!a->w->mins ? loops->block_zero : zero_point(a->w) ? loops->block_both : loops->block_min)(&b);
         break;
