@@ -11,6 +11,4 @@ cmake --build "$work" -j "$(nproc)" >"$work/log" 2>&1 || { grep -vE '^\[[0-9]+/[
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1
-skipped='^$'
-[ "$sanitizers" != thread ] || skipped='^test_(linear|layouts|float_ops|attention|quantize)$' # long, and of one thread each
-ctest --test-dir "$work" -L quick -E "$skipped" -j "$(nproc)" --no-tests=error --output-on-failure
+ctest --test-dir "$work" -L quick -j "$(nproc)" --no-tests=error --output-on-failure
