@@ -433,7 +433,10 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     switch (gemm_groups_of(bits, a->x.group)) {
     case GEMM_ANY: loops->any(&b); break;
     case GEMM_HALVES:
-        if (loops->half) loops->half(&b); /* the registry asks for none where there is none */
+        if (loops->half)
+            loops->half(&b);
+        else
+            crumb_linear_i8__ref(a); /* a byte has no halves; the registry does not ask for them */
         break;
     case GEMM_BLOCKS:
         (!a->w->mins ? loops->block_zero : zero_point(a->w) ? loops->block_both : loops->block_min)(&b);
