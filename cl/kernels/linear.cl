@@ -1,0 +1,364 @@
+/* Linear layers with weights in tiles and int8 activations, for every device: y = (W x) * out_scale + bias + add, for up
+ * to three matrices that share x (q/k/v), or two whose results make a gated activation (gate/up).
+ *
+ *     kernel void linear(batch, uint on_outputs, uint k,
+ *                        global const float *x, global const float *aux, float eps,         read with X=32
+ *                        global const int *q, global const float *sx, global const int *qsum,   read with X=8
+ *                        global const char *codebook, int mul, int sub, global const float *add, local int *scratch,
+ *                        and then for each of PARTS parts
+ *                        global const uint *codes, global const uchar *scales, global const uchar *mins,
+ *                        global const half *supers, global const half *super_mins, global const float *bias,
+ *                        global float *y, uint tile0, uint n_tiles, uint m, uint width, float out_scale)
+ *
+ *     k           columns of the matrices; K' at most 65536
+ *     x, aux, eps what INPUT quantizes, as in quantize.cl; x f32 [N][k]
+ *     q, sx, qsum what quantize.cl made with the same BITS, X_GROUP and ROW_SCALE
+ *     codebook    16 int8 with CODEBOOK=1, else null; mul, sub: as in crumb_matrix, the same for all parts
+ *     add         f32 like y of part 0, added last (may be y itself), or null
+ *     scratch     local memory: X=32: TOKENS * (K' + 4 * (scales of a row + sums of a row)) bytes; X=8: 4
+ *     codes, scales, mins, supers, super_mins   as in crumb_matrix; null where there are none
+ *     bias        f32 [rows of w] or null
+ *     y           f32 [N][width]; row r of w goes to column r
+ *     tile0, n_tiles   the tile-rows to compute: rows 16 * tile0 to 16 * (tile0 + n_tiles) - 1, but not beyond
+ *     m           rows of w
+ *     out_scale   1: none
+ *
+ * Work-groups: (the parts' ceil(n_tiles / TILES), one part's behind the other's; ceil(rows / TOKENS)). With GATED the
+ * parts are computed together: (ceil(n_tiles / TILES) of part 0, ...). Local size: 16 * SLICES.
+ * A group takes TILES tile-rows one after the other for TOKENS rows of activations. A slice is 16 items, one per row of
+ * a tile; slices divide K among them.
+ *
+ * Options
+ *   BITS, SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT   common.cl; X_GROUP divides GROUP and K'
+ *   -D X=8|32          8: int8 activations from memory; 32: f32, quantized by every work-group for itself
+ *   -D MINS=0|1        weights have mins
+ *   -D CODEBOOK=0|1    1: with BITS=4; codes stand for entries
+ *   -D PARTS=1|2|3     matrices
+ *   -D GATED=0|1|2     1, 2: PARTS is 2, y of part 0 = fn(part 0) * part 1; fn as in gated.cl; y, bias and out_scale of
+ *                      each part hold as usual, add must be null
+ *   -D TOKENS=n        1 to SLICES
+ *   -D SLICES=n        1 to 16, a power of 2 (with X_GROUP=16 and TOKENS=8 at most 8)
+ *   -D TILES=n         any
+ *   -D DOT=0|1         1: cl_khr_integer_dot_product
+ * Result: exactly cpu/kernels.h's sequence; with INPUT=1 as near as the norm (norm.cl).
+ *
+ * Why sums are exact: int32 holds K' * 255 * 128. Codes are masked out of their dword where they stand, as on the CPU:
+ * plane p then holds code << p * BASE, and its sum is shifted back; each item keeps one sum per plane. With more rows
+ * of activations a mask serves them all, and codes are shifted down first. */
+#define SIZE        (TILE_ROWS * SLICES)
+#define HALVES      (X_GROUP == 16 ? 2 : 1)
+#define UNIT_BLOCKS (X_GROUP > 32 ? X_GROUP / 32 : 1)
+#define IN_PLACE    (TOKENS == 1 && EXTRA == 0 && !CODEBOOK && !(BITS == 8 && HALVES == 2))
+#define ACCS        (IN_PLACE ? PLANES : 2) /* in place: one per plane; else one per half of a block's k */
+
+#if X == 32
+#define Q_READ local const
+#else
+#define Q_READ global const
+#endif
+
+typedef struct {
+    global const uint *codes;
+    global const uchar *scales, *mins;
+    global const half *supers, *super_mins;
+    global const float *bias;
+    global float *y;
+    uint tile0, n_tiles, m, width;
+    float out_scale;
+} part;
+
+#define PART_ARGS(i)                                                                                                   \
+    global const uint *codes##i, global const uchar *scales##i, global const uchar *mins##i,                           \
+        global const half *supers##i, global const half *super_mins##i, global const float *bias##i,                   \
+        global float *y##i, uint tile0_##i, uint n_tiles##i, uint m##i, uint width##i, float out_scale##i
+#define PART(i)                                                                                                        \
+    {                                                                                                                  \
+        codes##i, scales##i, mins##i, supers##i, super_mins##i, bias##i, y##i, tile0_##i, n_tiles##i, m##i, width##i,  \
+            out_scale##i                                                                                               \
+    }
+
+/* The rows of activations that a work-group works on. Row t of the group is row min(t, last): beyond the batch the last
+ * one is computed again and not stored. */
+typedef struct {
+    Q_READ int *q;
+    Q_READ int *qsum;
+    Q_READ float *sx;
+    uint n_ints, n_groups, n_scales, last;
+} activations;
+
+/* ---- sums --------------------------------------------------------------------------------------------------------- */
+
+static int dot_us(uint u, int q, int acc) {
+#if DOT
+    return dot_acc_sat_4x8packed_us_int(u, (uint)q, acc);
+#else
+    uchar4 a = as_uchar4(u);
+    char4 b = as_char4(q);
+    return acc + a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+#endif
+}
+
+static int dot_ss(uint u, int q, int acc) {
+#if DOT
+    return dot_acc_sat_4x8packed_ss_int(u, (uint)q, acc);
+#else
+    char4 a = as_char4(u), b = as_char4(q);
+    return acc + a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+#endif
+}
+
+/* Four codes of plane p, one per byte: of a base dword w and, where codes are split, the dword of their high bits,
+ * shifted so that they lie below w's. */
+static uint codes_of_plane(uint w, uint high, uint p, local const char *entries) {
+    if (IN_PLACE) return w & (BASE_MASK << (p * BASE));
+    uint codes = w >> (p * BASE) & BASE_MASK;
+#if BITS == 3 || BITS == 5 || BITS == 6
+    codes |= (high >> (p * BASE) & (EXTRA == 1 ? 0x01010101u : 0x03030303u)) << BASE;
+#endif
+#if CODEBOOK
+    uchar4 i = as_uchar4(codes);
+    codes = as_uint((char4)(entries[i.x], entries[i.y], entries[i.z], entries[i.w]));
+#endif
+    return codes;
+}
+
+static void add_four(uint codes, int q, uint p, int acc[ACCS]) {
+#if CODEBOOK
+    acc[p % 2] = dot_ss(codes, q, acc[p % 2]);
+#elif BITS == 8 && HALVES == 2 /* the k of a dword's bytes are of both halves in turn */
+    acc[0] = dot_us(codes & 0x00ff00ff, q, acc[0]);
+    acc[1] = dot_us(codes & 0xff00ff00, q, acc[1]);
+#else
+    acc[IN_PLACE ? p : p % 2] = dot_us(codes, q, acc[IN_PLACE ? p : p % 2]);
+#endif
+}
+
+/* One 32-block: `w` is the tile-row's first dword of this item's row. */
+static void add_block(const activations *a, global const uint *w, uint block, local const char *entries,
+                      int acc[TOKENS][ACCS]) {
+    global const uint *tile = w + (size_t)block * BITS * TILE_ROWS;
+    uint high = 0;
+#pragma unroll
+    for (uint d = 0; d < BASE; d++) {
+        uint dword = tile[d * TILE_ROWS];
+#if BITS == 3 || BITS == 5 || BITS == 6
+        if (d % (BASE / EXTRA) == 0)
+            high = tile[(BASE + d * EXTRA / BASE) * TILE_ROWS];
+        else
+            high >>= EXTRA;
+#endif
+#pragma unroll
+        for (uint p = 0; p < PLANES; p++) {
+            uint codes = codes_of_plane(dword, high, p, entries);
+#pragma unroll
+            for (uint t = 0; t < TOKENS; t++)
+                add_four(codes, a->q[min(t, a->last) * a->n_ints + block * 8 + d * PLANES + p], p, acc[t]);
+        }
+    }
+}
+
+/* sum[h]: of half h where sums are of 16, else of all. */
+static void fold(const int acc[ACCS], int sum[HALVES]) {
+    sum[0] = sum[HALVES - 1] = 0;
+#pragma unroll
+    for (uint i = 0; i < ACCS; i++) sum[HALVES == 2 ? i % 2 : 0] += IN_PLACE ? acc[i] >> (i * BASE) : acc[i];
+}
+
+static int exact_sum(const activations *a, uint t, uint group, int sum, int mul, int sub) {
+    return mul * sum - sub * a->qsum[min(t, a->last) * a->n_groups + group];
+}
+
+/* ---- a tile-row's results: of row `lane` for the activations' row number `slice`, where that is below TOKENS ------ */
+
+#if X_GROUP == 0
+/* One sum per row: slices add theirs up. */
+typedef struct {
+    int sums[TOKENS][SLICES][TILE_ROWS];
+} stage;
+
+static float tile_result(const activations *a, const part *w, uint tile, uint k_padded, int mul, int sub,
+                         local const char *entries, local stage *s) {
+    uint lane = get_local_id(0) % TILE_ROWS, slice = get_local_id(0) / TILE_ROWS, n_blocks = k_padded / TILE_K;
+    global const uint *codes = w->codes + (size_t)tile * n_blocks * BITS * TILE_ROWS + lane;
+    int acc[TOKENS][ACCS];
+#pragma unroll
+    for (uint t = 0; t < TOKENS; t++)
+#pragma unroll
+        for (uint i = 0; i < ACCS; i++) acc[t][i] = 0;
+    for (uint block = slice; block < n_blocks; block += SLICES) add_block(a, codes, block, entries, acc);
+    barrier(CLK_LOCAL_MEM_FENCE); /* the stage may still be read for the tile-row before */
+#pragma unroll
+    for (uint t = 0; t < TOKENS; t++) {
+        int sum[HALVES];
+        fold(acc[t], sum);
+        s->sums[t][slice][lane] = sum[0];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (slice >= TOKENS) return 0;
+    int sum = 0;
+    for (uint i = 0; i < SLICES; i++) sum += s->sums[slice][i][lane];
+    uint row = min(slice, a->last);
+    float sx = a->sx[row], unit_sx = ROW_SCALE ? 1.0f : sx;
+    float scale = load_scale(w->scales, w->supers, tile, lane, 0, k_padded);
+    float result = fma(scale, unit_sx * (float)exact_sum(a, slice, 0, sum, mul, sub), 0.0f);
+    if (MINS)
+        result = fma(load_scale(w->mins, w->super_mins, tile, lane, 0, k_padded), unit_sx * (float)a->qsum[row], result);
+    return ROW_SCALE ? result * sx : result;
+}
+#else
+/* A round: each slice makes the sums of one unit, which is a group or, where groups are halves of a block, two. Then
+ * one slice per row of activations adds the round's groups in their order. Two stages take turns, so that a round needs
+ * one barrier. */
+typedef struct {
+    float scales[SLICES][HALVES][TILE_ROWS], mins[MINS ? SLICES : 1][HALVES][TILE_ROWS];
+    float sums[TOKENS][SLICES][HALVES][TILE_ROWS];
+} stage;
+
+static float sx_of(const activations *a, uint t, uint group) {
+    return ROW_SCALE ? 1.0f : a->sx[min(t, a->last) * a->n_scales + group];
+}
+
+static void make_unit(const activations *a, const part *w, uint tile, uint unit, uint k_padded, int mul, int sub,
+                      local const char *entries, local stage *s) {
+    uint lane = get_local_id(0) % TILE_ROWS, slice = get_local_id(0) / TILE_ROWS;
+    global const uint *codes = w->codes + (size_t)tile * (k_padded / TILE_K) * BITS * TILE_ROWS + lane;
+    int acc[TOKENS][ACCS];
+#pragma unroll
+    for (uint t = 0; t < TOKENS; t++)
+#pragma unroll
+        for (uint i = 0; i < ACCS; i++) acc[t][i] = 0;
+    for (uint b = 0; b < UNIT_BLOCKS; b++) add_block(a, codes, unit * UNIT_BLOCKS + b, entries, acc);
+#pragma unroll
+    for (uint t = 0; t < TOKENS; t++) {
+        int sum[HALVES];
+        fold(acc[t], sum);
+        for (uint h = 0; h < HALVES; h++) {
+            uint group = unit * HALVES + h;
+            s->sums[t][slice][h][lane] = sx_of(a, t, group) * (float)exact_sum(a, t, group, sum[h], mul, sub);
+        }
+    }
+    for (uint h = 0; h < HALVES; h++) {
+        uint group = GROUP ? (unit * HALVES + h) * X_GROUP / (GROUP ? GROUP : 1) : 0;
+        s->scales[slice][h][lane] = load_scale(w->scales, w->supers, tile, lane, group, k_padded);
+        if (MINS) s->mins[slice][h][lane] = load_scale(w->mins, w->super_mins, tile, lane, group, k_padded);
+    }
+}
+
+/* The groups of a round, rising; `n` units of it exist. */
+static float add_round(const activations *a, uint first, uint n, local const stage *s, float result) {
+    uint lane = get_local_id(0) % TILE_ROWS, t = get_local_id(0) / TILE_ROWS;
+    for (uint i = 0; i < n; i++)
+        for (uint h = 0; h < HALVES; h++) {
+            result = fma(s->scales[i][h][lane], s->sums[t][i][h][lane], result);
+            if (MINS) {
+                uint group = (first + i) * HALVES + h;
+                int sum = a->qsum[min(t, a->last) * a->n_groups + group];
+                result = fma(s->mins[i][h][lane], sx_of(a, t, group) * (float)sum, result);
+            }
+        }
+    return result;
+}
+
+static float tile_result(const activations *a, const part *w, uint tile, uint k_padded, int mul, int sub,
+                         local const char *entries, local stage *stages) {
+    uint slice = get_local_id(0) / TILE_ROWS, n_units = a->n_groups / HALVES;
+    float result = 0;
+    barrier(CLK_LOCAL_MEM_FENCE); /* the stages may still be read for the tile-row before */
+    for (uint first = 0; first < n_units; first += SLICES) {
+        local stage *s = &stages[first / SLICES % 2];
+        if (first + slice < n_units) make_unit(a, w, tile, first + slice, k_padded, mul, sub, entries, s);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (slice < TOKENS) result = add_round(a, first, min((uint)SLICES, n_units - first), s, result);
+    }
+    return ROW_SCALE ? result * a->sx[min(slice, a->last)] : result;
+}
+#endif
+
+/* ---- the kernel --------------------------------------------------------------------------------------------------- */
+
+/* The last steps of the sequence, but for `add`. */
+static float finish(const part *w, uint row, float result) {
+    result = result * w->out_scale;
+    return w->bias && row < w->m ? result + w->bias[row] : result;
+}
+
+kernel __attribute__((reqd_work_group_size(SIZE, 1, 1))) void
+linear(global const crumb_batch *batch, uint on_outputs, uint k, global const float *x, global const float *aux,
+       float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
+       int mul, int sub, global const float *add, local int *scratch, PART_ARGS(0)
+#if PARTS > 1
+       , PART_ARGS(1)
+#endif
+#if PARTS > 2
+       , PART_ARGS(2)
+#endif
+) {
+    local stage stages[X_GROUP ? 2 : 1];
+    local char entries[16];
+    uint n = N_OF(batch, on_outputs), first = get_group_id(1) * TOKENS;
+    uint lane = get_local_id(0) % TILE_ROWS, slice = get_local_id(0) / TILE_ROWS, k_padded = ROUND_UP(k, TILE_K);
+    if (first >= n) return;
+    if (CODEBOOK && get_local_id(0) < 16) entries[get_local_id(0)] = codebook[get_local_id(0)];
+
+    activations a;
+    a.n_ints = k_padded / 4;
+    a.n_groups = GROUPS_OF(k_padded);
+    a.n_scales = ROW_SCALE ? 1 : a.n_groups;
+    a.last = min(n - first, (uint)TOKENS) - 1;
+#if X == 32
+    local float2 sum_scratch[SIZE];
+    local int *codes = scratch, *scales = codes + TOKENS * a.n_ints, *sums = scales + TOKENS * a.n_scales;
+    for (uint t = 0; t <= a.last; t++) {
+        size_t row = (size_t)(first + t) * k;
+        quantize_row(x + row, INPUT >= 2 ? aux + row : aux, eps, k, a.n_ints, sum_scratch, scales + t * a.n_scales,
+                     sums + t * a.n_groups, codes + t * a.n_ints);
+        for (uint g = get_local_id(0); g < a.n_scales; g += SIZE)
+            scales[t * a.n_scales + g] = as_int(quantizer_of(as_float(scales[t * a.n_scales + g]), ROW_SCALE).sx);
+    }
+    a.q = codes;
+    a.qsum = sums;
+    a.sx = (local const float *)scales;
+#else
+    a.q = q + (size_t)first * a.n_ints;
+    a.qsum = qsum + (size_t)first * a.n_groups;
+    a.sx = sx + (size_t)first * a.n_scales;
+#endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    part parts[PARTS] = {PART(0)
+#if PARTS > 1
+                         , PART(1)
+#endif
+#if PARTS > 2
+                         , PART(2)
+#endif
+    };
+    uint group = get_group_id(0);
+    part w = parts[0];
+#if !GATED && PARTS > 1
+    if (group >= DIV_UP(w.n_tiles, TILES)) {
+        group -= DIV_UP(w.n_tiles, TILES);
+        w = parts[1];
+#if PARTS > 2
+        if (group >= DIV_UP(w.n_tiles, TILES)) {
+            group -= DIV_UP(w.n_tiles, TILES);
+            w = parts[2];
+        }
+#endif
+    }
+#endif
+    uint end = min((group + 1) * TILES, w.n_tiles);
+    for (uint i = group * TILES; i < end; i++) {
+        uint tile = w.tile0 + i, row = tile * TILE_ROWS + lane;
+        float y = finish(&w, row, tile_result(&a, &w, tile, k_padded, mul, sub, entries, stages));
+#if GATED
+        uint other = parts[PARTS - 1].tile0 + i;
+        y = crumb_gated(GATED, y, finish(&parts[PARTS - 1], other * TILE_ROWS + lane,
+                                         tile_result(&a, &parts[PARTS - 1], other, k_padded, mul, sub, entries, stages)));
+#endif
+        if (slice <= a.last && row < w.m) {
+            size_t at = (size_t)(first + slice) * w.width + row;
+            w.y[at] = add ? y + add[at] : y;
+        }
+    }
+}

@@ -1,0 +1,36 @@
+/* Activations to int8, for linear layers with -D X=8: x, or its RMS norm, or a gated activation, as INPUT says.
+ *
+ *     kernel void quantize_rows(batch, uint on_outputs, uint k, global const float *x, global const float *aux, float eps,
+ *                          global int *q, global float *sx, global int *qsum, local int *scratch)
+ *
+ *     x       f32 [N][k]
+ *     aux     INPUT=1: the norm's weight [k]; INPUT=2, 3: up, f32 [N][k]; else null
+ *     eps     INPUT=1: the norm's
+ *     q       out: int8 [N][K'], each 32-block in plane order for weights of BITS (the kernel's x_bits in the registry:
+ *             the weights' width, or 8 for matrix instructions), zeros beyond k
+ *     sx      out: f32 [N] with ROW_SCALE=1, else [N][K'/X_GROUP]
+ *     qsum    out: int32 [N][K'/X_GROUP], or [N] with X_GROUP=0
+ *     scratch local memory: 4 * (scales of a row + sums of a row) bytes
+ *
+ * Work-groups: one per row; local size -D WG=n (a power of 2, default 128).
+ * Options: BITS, X_GROUP, ROW_SCALE, INPUT (common.cl).
+ * Result: exactly cpu/ref/quantize.c's; with INPUT=1 as near as the norm (norm.cl). */
+#ifndef WG
+#define WG 128
+#endif
+
+kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+quantize_rows(global const crumb_batch *batch, uint on_outputs, uint k, global const float *x, global const float *aux,
+              float eps, global int *q, global float *sx, global int *qsum, local int *scratch) {
+    local float2 sum_scratch[WG];
+    uint n = get_group_id(0), n_ints = ROUND_UP(k, TILE_K) / 4;
+    if (n >= N_OF(batch, on_outputs)) return;
+    uint n_groups = GROUPS_OF(4 * n_ints), n_scales = ROW_SCALE ? 1 : n_groups;
+    local int *largest = scratch, *sums = scratch + n_scales;
+    global const float *own_aux = INPUT >= 2 ? aux + (size_t)n * k : aux;
+    quantize_row(x + (size_t)n * k, own_aux, eps, k, n_ints, sum_scratch, largest, sums, q + (size_t)n * n_ints);
+    for (uint g = get_local_id(0); g < n_groups; g += WG) {
+        qsum[(size_t)n * n_groups + g] = sums[g];
+        if (g < n_scales) sx[(size_t)n * n_scales + g] = quantizer_of(as_float(largest[g]), ROW_SCALE).sx;
+    }
+}

@@ -1,0 +1,110 @@
+/* Rotates queries and keys by their row's position, and stores keys and values in the cache: ROPE and the first half of
+ * ATTENTION in one launch.
+ *
+ *     kernel void rope_store(batch, global float *q, global float *k, global const float *v, global const float2 *table,
+ *                            global uchar *keys, global uchar *values, ulong layer_offset, uint head_blocks)
+ *
+ *     q       f32 [n_rows][N_HEAD][HEAD_DIM], in place; not read with N_HEAD=0
+ *     k, v    f32 [n_rows][N_HEAD_KV][HEAD_DIM]; k in place
+ *     table   [n_ctx][DIMS/2] (cosine, sine) of angle position * inv_freq[i], each times the magnitude: made by the host
+ *             in double, as the CPU's, since most GPUs have none; null with DIMS=0
+ *     keys, values, layer_offset, head_blocks   common.cl; unused with STORE=0
+ *
+ * Work-groups: (N_HEAD + N_HEAD_KV, rows); local size -D WG=n, default 64.
+ * Options: HEAD_DIM, KV (common.cl), -D N_HEAD=n, -D N_HEAD_KV=n, -D DIMS=n (the first of each head are rotated; 0:
+ *          none), -D PAIRING=0|1 (0: pairs (2i, 2i+1), 1: (i, i + DIMS/2)), -D STORE=0|1
+ * Result: exactly the CPU's, given its table. */
+#ifndef WG
+#define WG 64
+#endif
+
+/* Into local memory, so that all dimensions of a head can be stored. */
+static void rotate_head(global float *head, global const float2 *table, local float *x) {
+    for (uint d = get_local_id(0); d < HEAD_DIM; d += WG)
+        if (d >= DIMS) x[d] = head[d];
+    for (uint i = get_local_id(0); i < DIMS / 2; i += WG) {
+        uint a = PAIRING ? i : 2 * i, b = PAIRING ? i + DIMS / 2 : 2 * i + 1;
+        float2 turn = table[i];
+        float low = head[a], high = head[b];
+        x[a] = head[a] = fma(low, turn.x, -(high * turn.y));
+        x[b] = head[b] = fma(high, turn.x, low * turn.y);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+#if KV == 16
+/* |x| beyond 65504 saturates, so that the cache holds no infinity. */
+static void store_half(float x, size_t at, global uchar *to) {
+    vstore_half_rte(kv_within(x, 65504.0f), at, (global half *)to);
+}
+
+static void store(local const float *key, global const float *value, uint place, global uchar *keys,
+                  global uchar *values, local int *largest, local ushort *scales) {
+    for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) {
+        store_half(key[d], d * KEY_BLOCK + place, keys);
+        store_half(value[d], place * HEAD_DIM + d, values);
+    }
+}
+#else
+/* The scales of a head's groups, of which `largest` holds the bits of the largest |x|, as f16; into the cache as well,
+ * where they are KEY_BLOCK apart. */
+static void make_scales(local const float *x, local int *largest, local ushort *scales, global ushort *to) {
+    for (uint g = get_local_id(0); g < KV_GROUPS; g += WG) largest[g] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) atomic_max(&largest[d / KV_GROUP], as_int(fabs(x[d])));
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint g = get_local_id(0); g < KV_GROUPS; g += WG) {
+        float scale = as_float(largest[g]) / 127;
+        vstore_half_rte(scale < 65504.0f ? scale : 65504.0f, g, (local half *)scales);
+        to[g * KEY_BLOCK] = scales[g];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+static char code_of(float x, uint d, local const ushort *scales) {
+    float scale = vload_half(d / KV_GROUP, (local const half *)scales);
+    float inverse = scales[d / KV_GROUP] ? 1 / scale : 0;
+    return (char)rint(kv_within(x * inverse, 127));
+}
+
+static void store(local float *key, global const float *value, uint place, global uchar *keys, global uchar *values,
+                  local int *largest, local ushort *scales) {
+    kv_turn(key, 1);
+    make_scales(key, largest, scales, (global ushort *)keys + place);
+    for (uint d = get_local_id(0); d < HEAD_DIM; d += WG)
+        keys[KV_CODES_OFFSET + d / 2 * (2 * KEY_BLOCK) + 2 * place + d % 2] = as_uchar(code_of(key[d], d, scales));
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) key[d] = value[d];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    make_scales(key, largest, scales, (global ushort *)values + place);
+    for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) {
+        uint g = d / KV_GROUP, pair = place / 2 * kv_group_width(g) + d % KV_GROUP;
+        values[KV_CODES_OFFSET + g * KV_GROUP * KEY_BLOCK + 2 * pair + place % 2] = as_uchar(code_of(key[d], d, scales));
+    }
+}
+#endif
+
+kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+rope_store(global const crumb_batch *batch, global float *q, global float *k, global const float *v,
+           global const float2 *table, global uchar *keys, global uchar *values, ulong layer_offset,
+           uint head_blocks) {
+    local float x[HEAD_DIM];
+    local int largest[KV_GROUPS];
+    local ushort scales[KV_GROUPS];
+    uint n = get_group_id(1), head = get_group_id(0);
+    if (n >= batch->n_rows) return;
+    crumb_row row = ROWS_OF(batch)[n];
+    global const float2 *turns = table + (size_t)row.position * (DIMS / 2);
+    if (head < N_HEAD) {
+        rotate_head(q + ((size_t)n * N_HEAD + head) * HEAD_DIM, turns, x);
+    } else {
+        head -= N_HEAD;
+        size_t at = ((size_t)n * N_HEAD_KV + head) * HEAD_DIM;
+        rotate_head(k + at, turns, x);
+        if (STORE) {
+            size_t block = kv_head_offset(layer_offset, row.sequence, N_HEAD_KV, head, head_blocks) +
+                           (size_t)(row.position / KEY_BLOCK) * KV_BLOCK_BYTES;
+            store(x, v + at, row.position % KEY_BLOCK, keys + block, values + block, largest, scales);
+        }
+    }
+}
