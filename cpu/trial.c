@@ -168,18 +168,16 @@ static float random_float_activation(const crumb_trial_params *p, uint64_t *seed
     return p->fill >= CRUMB_FILL_NEGATIVE ? -1.0f : crumb_random_f32(seed);
 }
 
-static crumb_status create_activations(crumb_trial *t, uint64_t *seed, crumb_error *err) {
+/* Twelve uniform numbers less their mean are as good as normal here. */
+static float random_normal(uint64_t *seed) {
+    float sum = 0;
+    for (int i = 0; i < 12; i++) sum += crumb_random_f32(seed) * 0.5f;
+    return sum;
+}
+
+static void fill_activations(crumb_trial *t, uint32_t n_groups, size_t n_sx, uint64_t *seed) {
     const crumb_trial_params *p = &t->params;
-    crumb_q8 *x = &t->x;
-    x->k_padded = (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K);
-    x->row_scale = p->act != CRUMB_ACT_GROUP;
-    x->group = x->row_scale ? t->w.group : p->act_group;
-    uint32_t n_groups = x->k_padded / x->group;
-    size_t n_sx = x->row_scale ? p->n : (size_t)p->n * n_groups;
-    CRUMB_TRY(allocate((uint64_t)p->n * x->k_padded, &x->q, err));
-    CRUMB_TRY(allocate((uint64_t)p->n * n_groups * sizeof(int32_t), &x->qsum, err));
-    CRUMB_TRY(allocate(n_sx * sizeof(float), &x->sx, err));
-    CRUMB_TRY(allocate((uint64_t)p->n * p->k * sizeof(float), &t->xf, err));
+    const crumb_q8 *x = &t->x;
     for (size_t i = 0; i < (size_t)p->n * x->k_padded; i++) {
         bool padding = i % x->k_padded / 32 * 32 + 32 > p->k && p->k % 32;
         x->q[i] = padding ? 0 : random_activation(p, seed);
@@ -193,6 +191,26 @@ static crumb_status create_activations(crumb_trial *t, uint64_t *seed, crumb_err
     }
     for (size_t i = 0; i < n_sx; i++) x->sx[i] = p->fill == CRUMB_FILL_RANDOM ? crumb_random_f32(seed) : 1.0f;
     for (size_t i = 0; i < (size_t)p->n * p->k; i++) t->xf[i] = random_float_activation(p, seed);
+}
+
+static crumb_status create_activations(crumb_trial *t, uint64_t *seed, crumb_error *err) {
+    const crumb_trial_params *p = &t->params;
+    crumb_q8 *x = &t->x;
+    x->k_padded = (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K);
+    x->row_scale = p->act != CRUMB_ACT_GROUP;
+    x->group = x->row_scale ? t->w.group : p->act_group;
+    uint32_t n_groups = x->k_padded / x->group;
+    size_t n_sx = x->row_scale ? p->n : (size_t)p->n * n_groups;
+    CRUMB_TRY(allocate((uint64_t)p->n * x->k_padded, &x->q, err));
+    CRUMB_TRY(allocate((uint64_t)p->n * n_groups * sizeof(int32_t), &x->qsum, err));
+    CRUMB_TRY(allocate(n_sx * sizeof(float), &x->sx, err));
+    CRUMB_TRY(allocate((uint64_t)p->n * p->k * sizeof(float), &t->xf, err));
+    if (!p->quantized) {
+        fill_activations(t, n_groups, n_sx, seed);
+        return CRUMB_OK;
+    }
+    for (size_t i = 0; i < (size_t)p->n * p->k; i++) t->xf[i] = random_normal(seed);
+    crumb_quantize__ref(t->xf, p->k, p->k, p->bits, 0, p->n, x);
     return CRUMB_OK;
 }
 

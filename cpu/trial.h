@@ -27,6 +27,7 @@ typedef struct crumb_trial_params {
     crumb_act_quant act;     /* CRUMB_ACT_F32: kernels read the floats; the int8 ones are there all the same, by row */
     uint32_t act_group;      /* for CRUMB_ACT_GROUP */
     bool has_min, scales_f32;
+    bool quantized; /* int8 activations are what the floats, of a normal distribution, become; else both are random */
     crumb_trial_fill fill;
 } crumb_trial_params;
 
@@ -34,7 +35,7 @@ typedef struct crumb_trial {
     crumb_trial_params params;
     crumb_matrix w;
     crumb_q8 x;
-    float *xf;         /* [n][k], in [-1, 1] */
+    float *xf;         /* [n][k]; in [-1, 1], or normal */
     float *bias, *add; /* [m], [n][m] */
     void *scratch;
     size_t scratch_bytes, codes_bytes;

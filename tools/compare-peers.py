@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Prints crumb's speed beside llama.cpp's: same files, same threads, shipped defaults, in one run.
+"""Prints crumb's speed beside its peers': same weights, same threads, shipped defaults, in one run.
 
-usage: tools/compare-peers.py [--build FOLDER] [--rounds N] [--threads N] [--json FILE] [--only smollm2|ternary]
+usage: tools/compare-peers.py [--build FOLDER] [--rounds N] [--threads N] [--json FILE] [--only CASE]
+                              [--peer NAME:TYPE=FOLDER]...
 
-The two programs take turns, and who begins changes every round, so that a machine whose speed drifts treats both
-alike; a figure is the median of its rounds, a ratio the median of the rounds' ratios with their range. llama.cpp is
-the one of tests/deps.lock (or CRUMB_LLAMA_PREFIX), with its best CPU library for this processor. Nothing else should
-run meanwhile: the load average is printed with the table. About 5 minutes.
+The programs take turns, and who begins changes every round, so that a machine whose speed drifts treats all alike; a
+figure is the median of its rounds, a ratio the median of the rounds' ratios with their range. llama.cpp is the one of
+tests/deps.lock (or CRUMB_LLAMA_PREFIX), with its best CPU library for this processor. A descendant of it that you have
+built takes part in the ternary cases with --peer: FOLDER holds its llama-bench and llama-quantize, which makes the file
+of TYPE from the same weights (ik_llama.cpp:IQ2_BN, bitnet.cpp:I2_S). "least" is what the first release asks of crumb,
+"aim" what its CPU kernels are to reach on a processor with VNNI. Nothing else should run meanwhile: the load average is
+printed with the table. About 5 minutes, and 2 more with each peer.
 """
 import argparse
 import json
@@ -18,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import peer_models
@@ -27,32 +31,52 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass
+class Goal:
+    least: float = 0  # ratios in crumb's favour; 0: none
+    aim: float = 0
+
+
+@dataclass
 class Case:
     name: str  # of peer_models.model
     title: str
     n_prompt: int
     n_gen: int
-    decode_wanted: float
-    prefill_wanted: float
+    decode: Goal
+    prefill: Goal
+    start: bool  # also from start to first token
 
 
-CASES = [Case("smollm2-Q4_1", "SmolLM2-135M Q4_1", 256, 128, 1.3, 3.0),
-         Case("ternary-TQ2_0", "ternary 1.26B TQ2_0", 512, 64, 1.5, 2.5)]
+CASES = [Case("smollm2-Q4_1", "SmolLM2-135M Q4_1", 256, 128, Goal(1.3, 2), Goal(3, 6), True),
+         Case("ternary-TQ2_0", "ternary 1.26B, f16 head", 512, 64, Goal(1.5, 2), Goal(2.5, 4), True),
+         Case("ternary8-TQ2_0", "ternary 1.26B, 8-bit head", 512, 64, Goal(0, 2), Goal(0, 4), False)]
+PREFILL_AIMS = {"ik_llama.cpp": 1.3}  # others: the case's
 PROMPT = "The capital of France is"
+
+
+@dataclass
+class Peer:
+    name: str
+    type: str  # of the files that its llama-quantize makes
+    folder: Path
+
+    def file(self, case):
+        return peer_models.ternary_by(self.folder / "llama-quantize", self.type, case.name.split("-")[0])
 
 
 @dataclass
 class Row:
     case: str
     what: str
+    peer: str
     unit: str
-    llama: list
+    theirs: list
     crumb: list
-    wanted: float  # least ratio in crumb's favour
+    goal: Goal
     higher_is_better: bool
 
     def ratios(self):
-        pairs = zip(self.crumb, self.llama)
+        pairs = zip(self.crumb, self.theirs)
         return [c / t if self.higher_is_better else t / c for c, t in pairs]
 
     def ratio(self):
@@ -83,24 +107,34 @@ def bench_rates(command):
     return prefill, decode
 
 
-def in_turn(rounds, first, second):
-    """Calls both `rounds` times, who begins alternating -> two lists of results."""
-    results = ([], [])
+def in_turn(rounds, functions):
+    """Calls all of them `rounds` times, who begins going around -> a list of results for each."""
+    results = [[] for _ in functions]
     for i in range(rounds):
-        for which in ((0, 1), (1, 0))[i % 2]:
-            results[which].append((first, second)[which]())
+        for j in range(len(functions)):
+            which = (i + j) % len(functions)
+            results[which].append(functions[which]())
     return results
 
 
-def measure_speed(case, path, a):
-    flags = ["-m", str(path), "-t", str(a.threads), "-p", str(case.n_prompt), "-n", str(case.n_gen), "-r", "1",
-             "-o", "json"]
-    llama, crumb = in_turn(a.rounds, lambda: bench_rates(peer_models.llama("llama-bench", *flags)),
-                           lambda: bench_rates([str(a.build / "crumb"), "bench", *flags]))
-    return [Row(case.title, f"prefill {case.n_prompt}", "tok/s", [r[0] for r in llama], [r[0] for r in crumb],
-                case.prefill_wanted, True),
-            Row(case.title, f"decode {case.n_gen}", "tok/s", [r[1] for r in llama], [r[1] for r in crumb],
-                case.decode_wanted, True)]
+def measure_speed(case, path, peers, a):
+    def flags(file):
+        return ["-m", str(file), "-t", str(a.threads), "-p", str(case.n_prompt), "-n", str(case.n_gen), "-r", "1", "-o",
+                "json"]
+
+    commands = [("crumb", [str(a.build / "crumb"), "bench", *flags(path)]),
+                ("llama.cpp", peer_models.llama("llama-bench", *flags(path)))]
+    for peer in peers:
+        commands.append((f"{peer.name} {peer.type}", [str(peer.folder / "llama-bench"), *flags(peer.file(case))]))
+    crumb, *others = in_turn(a.rounds, [lambda command=command: bench_rates(command) for _, command in commands])
+    rows = []
+    for (name, _), theirs in zip(commands[1:], others):
+        aim = PREFILL_AIMS.get(name.split()[0], case.prefill.aim)
+        goals = (case.prefill, case.decode) if name == "llama.cpp" else (Goal(0, aim), Goal(0, case.decode.aim))
+        for i, what in enumerate((f"prefill {case.n_prompt}", f"decode {case.n_gen}")):
+            rows.append(Row(case.title, what, name, "tok/s", [r[i] for r in theirs], [r[i] for r in crumb], goals[i],
+                            True))
+    return rows
 
 
 def measure_start(case, path, a):
@@ -111,11 +145,12 @@ def measure_start(case, path, a):
         return run(command)
 
     flags = ["-m", str(path), "-t", str(a.threads), "-p", PROMPT, "-n", "1", "--temp", "0"]
-    llama, crumb = in_turn(a.rounds, lambda: timed(peer_models.llama("llama-completion", "-no-cnv", *flags)),
-                           lambda: timed([str(a.build / "crumb"), "run", *flags]))
-    return [Row(case.title, "start to first token", "s", [r[1] for r in llama], [r[1] for r in crumb], 1.0, False),
-            Row(case.title, "peak memory of that", "MB", [r[2] / 1e6 for r in llama], [r[2] / 1e6 for r in crumb], 0,
-                False)]
+    crumb, llama = in_turn(a.rounds, [lambda: timed([str(a.build / "crumb"), "run", *flags]),
+                                      lambda: timed(peer_models.llama("llama-completion", "-no-cnv", *flags))])
+    return [Row(case.title, "start to first token", "llama.cpp", "s", [r[1] for r in llama], [r[1] for r in crumb],
+                Goal(1), False),
+            Row(case.title, "peak memory of that", "llama.cpp", "MB", [r[2] / 1e6 for r in llama],
+                [r[2] / 1e6 for r in crumb], Goal(), False)]
 
 
 def measure_memory(path, a):
@@ -138,47 +173,71 @@ def machine():
 
 def describe(row):
     low, high = min(row.ratios()), max(row.ratios())
-    verdict = "" if not row.wanted else ("yes" if row.ratio() >= row.wanted else "NO")
-    wanted = f">= {row.wanted:g}" if row.wanted else ""
+    goals = [g for g in (row.goal.least, row.goal.aim) if g]
+    met = ["yes" if row.ratio() >= g else "NO" for g in goals]
     digits = 2 if row.unit == "s" else 1
-    return (f"| {row.case} | {row.what} | {statistics.median(row.llama):.{digits}f} | "
+    return (f"| {row.case} | {row.what} | {row.peer} | {statistics.median(row.theirs):.{digits}f} | "
             f"{statistics.median(row.crumb):.{digits}f} | {row.unit} | {row.ratio():.2f} ({low:.2f}-{high:.2f}) | "
-            f"{wanted} | {verdict} |")
+            f"{', '.join(f'{g:g}' for g in goals)} | {', '.join(met)} |")
 
 
-def main():
+def read_peer(text):
+    name, _, rest = text.partition(":")
+    type_name, _, folder = rest.partition("=")
+    if not (name and type_name and (Path(folder) / "llama-bench").exists()):
+        raise argparse.ArgumentTypeError(f"{text}: is not NAME:TYPE=FOLDER with a llama-bench in FOLDER")
+    return Peer(name, type_name, Path(folder))
+
+
+def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--build", type=Path, default=ROOT / "build")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--json", type=Path)
-    p.add_argument("--only", choices=("smollm2", "ternary"))
-    a = p.parse_args()
+    p.add_argument("--only", choices=[c.name.split("-")[0] for c in CASES])
+    p.add_argument("--peer", type=read_peer, action="append", default=[])
+    return p.parse_args()
+
+
+def print_head(report):
+    machine_info = report["machine"]
+    print(f"{machine_info['cpu']}, {machine_info['cpus']} CPUs ({' '.join(machine_info['isa'])}), "
+          f"load {machine_info['load_average']:.1f}; {report['threads']} threads, {report['rounds']} rounds\n"
+          f"{report['crumb']}; llama.cpp {report['llama.cpp']}\n\n"
+          "| model | test | peer | peer's | crumb | unit | crumb's advantage | least, aim | met |\n"
+          "|---|---|---|---:|---:|---|---:|---|---|", flush=True)
+
+
+def print_memory(name, m):
+    parts = (m["weight_bytes"], m["kv_bytes"], m["scratch_bytes"], m["largest_tensor_bytes"])
+    print(f"\n{name}: peak {m['peak_bytes'] / 1e6:.1f} MB; packed weights, KV cache, scratch and one tensor: "
+          f"{' + '.join(f'{b / 1e6:.1f}' for b in parts)} = {sum(parts) / 1e6:.1f} MB")
+
+
+def main():
+    a = parse()
     report = {"machine": machine(), "threads": a.threads, "rounds": a.rounds, "rows": [], "memory": {}}
     try:
         report["llama.cpp"] = peer_models.llama_version()
         report["crumb"] = run([str(a.build / "crumb"), "--version"])[0].splitlines()[0]
-        print(f"{report['machine']['cpu']}, {report['machine']['cpus']} CPUs ({' '.join(report['machine']['isa'])}), "
-              f"load {report['machine']['load_average']:.1f}; {a.threads} threads, {a.rounds} rounds\n"
-              f"{report['crumb']}; llama.cpp {report['llama.cpp']}\n\n"
-              "| model | test | llama.cpp | crumb | unit | crumb's advantage | wanted | met |\n"
-              "|---|---|---:|---:|---|---:|---|---|", flush=True)
-        for case in CASES:
-            if a.only and not case.name.startswith(a.only):
-                continue
+        print_head(report)
+        for case in [c for c in CASES if not a.only or c.name.split("-")[0] == a.only]:
             path = peer_models.model(case.name)
             path.read_bytes()  # a warm file cache
-            for row in measure_speed(case, path, a) + measure_start(case, path, a):
-                report["rows"].append({**vars(row), "ratio": row.ratio()})
+            peers = a.peer if case.name.startswith("ternary") else []
+            rows = measure_speed(case, path, peers, a)
+            if case.start:
+                rows += measure_start(case, path, a)
+                report["memory"][case.name] = measure_memory(path, a)
+            for row in rows:
+                report["rows"].append({**asdict(row), "ratio": row.ratio()})
                 print(describe(row), flush=True)
-            report["memory"][case.name] = measure_memory(path, a)
     except peer_models.Unavailable as reason:
         sys.exit(f"compare-peers: {reason}")
     for name, m in report["memory"].items():
         if m:
-            parts = (m["weight_bytes"], m["kv_bytes"], m["scratch_bytes"], m["largest_tensor_bytes"])
-            print(f"\n{name}: peak {m['peak_bytes'] / 1e6:.1f} MB; packed weights, KV cache, scratch and one tensor: "
-                  f"{' + '.join(f'{b / 1e6:.1f}' for b in parts)} = {sum(parts) / 1e6:.1f} MB")
+            print_memory(name, m)
     if a.json:
         a.json.write_text(json.dumps(report, indent=1) + "\n")
 

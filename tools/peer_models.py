@@ -66,9 +66,21 @@ def made(name, command):
     return path
 
 
+def ternary_by(quantize, kind, shape="ternary"):
+    """The ternary model as `quantize`, a llama-quantize of some descendant of llama.cpp, writes it in one of its types
+    from the F16 file: its output matrix stays f16, or becomes 8 bits (shape ternary8)."""
+    head = {"ternary": "f16", "ternary8": "q8_0"}[shape]
+    command = quantize if isinstance(quantize, list) else [str(quantize)]
+    return made(f"{shape}-{kind}.gguf",
+                lambda out: [*command, "--output-tensor-type", head, "--token-embedding-type", "f16",
+                             str(model("ternary-F16")), str(out), kind])
+
+
 def model(name):
-    """smollm2-TYPE or ternary-TYPE as a file."""
+    """smollm2-TYPE, ternary-TYPE, or ternary8-TYPE (an output matrix of 8 bits) as a file."""
     shape, kind = name.split("-")
+    if shape == "ternary8":
+        return ternary_by(llama("llama-quantize"), kind, shape)
     if shape == "ternary":
         tool = ROOT / "tools" / "make-ternary-model.py"
         python = deps("venv", "oracle") / "bin" / "python"  # the locked numpy: its random numbers make the file

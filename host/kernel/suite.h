@@ -79,6 +79,11 @@ typedef struct crumb_kernel_suite {
     crumb_status (*check)(size_t kernel, const char *knobs, const crumb_kernel_problem *problem, uint64_t seed,
                           bool extreme, crumb_kernel_check *check, crumb_error *err);
 
+    /* The squared error of a kernel's results, as a part of their power, against the same weights times activations in
+     * full precision: what quantizing activations costs, and for the papers' kernels their tables. Random data. */
+    crumb_status (*error)(size_t kernel, const crumb_kernel_problem *problem, uint64_t seed, double *nmse,
+                          crumb_error *err);
+
     /* n_threads 0: one per core. */
     crumb_status (*bench_create)(const crumb_kernel_problem *problem, int n_threads, crumb_kernel_bench **out,
                                  crumb_error *err);

@@ -53,6 +53,9 @@ crumb_status crumb_tuning_find(crumb_tuning *t, const crumb_tuning_key *key, cru
 crumb_status crumb_tuning_prune(crumb_tuning *t, const char *device, const char *source, uint64_t *n_removed,
                                 crumb_error *err);
 
+/* A measurement from the JSON object that `crumb tune export` prints for it. Fails with FORMAT, naming the field. */
+crumb_status crumb_tuning_parse(const char *text, crumb_tuning_record *out, crumb_error *err);
+
 /* A knob's value in "streams=2 near=2048", or `standard`. */
 uint32_t crumb_tuning_knob(const char *knobs, const char *name, uint32_t standard);
 

@@ -56,7 +56,19 @@ class Kernels(CommandTest):
                     self.assertGreater(row[key], 0, (row["kernel"], key))
         text = self.succeeds(*run).stdout
         self.assertRegex(text, r"1\.58 bits, group 0, 256 x 512, 1 rows, 1 threads, weights warm: memory [\d.]+ GB/s")
-        self.assertRegex(text, r"kernel +us +GB/s +% read +GOPS +% peak +gamma +limit\n")
+        self.assertRegex(text, r"kernel +us +GB/s +% read +GOPS +% peak +gamma +error +limit\n")
+
+    def test_perf_prints_errors_against_full_precision(self):
+        """T-MAC's Table 3: its own steps, and 8-bit activations beside them. What is exact in integers errs alike."""
+        run = ["kernels", "perf", "--bits", "2", "--group", "128", "--shape", "512x1024x1", "--rounds", "1", "-t", "1"]
+        nmse = {row["kernel"].split("__")[0]: row["nmse"] for row in json.loads(self.succeeds(*run, "--json").stdout)["results"]}
+        exact = {error for name, error in nmse.items() if name.startswith(("gemv_u2_i8", "gemm_u2_i8"))}
+        self.assertEqual(len(exact), 1, nmse)
+        self.assertTrue(1e-6 < exact.pop() < 1e-3, nmse)
+        if "tmac_u2_f32" in nmse:  # a tier that has them
+            self.assertLess(nmse["tmac_u2_f32_base"], 1e-6)
+            self.assertLess(nmse["tmac_u2_f32_base"], nmse["tmac_u2_f32"])
+            self.assertLess(nmse["tmac_u2_f32"], nmse["tmac_u2_f32_fa"])
 
     def test_bad_arguments(self):
         self.fails(2, "kernels", says="kernels list|support|test|perf")

@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW_ROWS = 16 };
+enum {
+    FEW_ROWS = 16,
+    ERROR_M = 256, /* errors are taken from a part of the problem: the reference is slow */
+    ERROR_N = 4
+};
 
 /* Falcon3-1B's feed-forward matrix, for decoding and for reading a prompt. */
 static const kernels_shape standard_shapes[] = {{8192, 2048, 1}, {8192, 2048, 512}};
@@ -16,7 +20,8 @@ typedef struct perf_state {
     kernels_choice choice;
     crumb_kernel_problem problem; /* the kernels' activations differ */
     kernels_turns turns;
-    cJSON *entries; /* NULL: text */
+    double nmse[TURNS_MAX_KERNELS]; /* of each, against activations in full precision */
+    cJSON *entries;                 /* NULL: text */
 } perf_state;
 
 /* Of one kernel. */
@@ -49,13 +54,13 @@ static void print_text(const perf_state *p) {
               p->problem.format->name, p->problem.group, p->problem.m, p->problem.k, p->problem.n,
               p->choice.suite->bench_threads(p->turns.bench), p->choice.options->cold ? "cold" : "warm",
               first.measure[TURNS_READ_GB_S], first.measure[TURNS_CLOCK_GHZ]);
-    cli_print("%-28s %10s %7s %7s %8s %7s %7s  %s\n", "kernel", "us", "GB/s", "% read", "GOPS", "% peak", "gamma",
-              "limit");
+    cli_print("%-28s %10s %7s %7s %8s %7s %7s %8s  %s\n", "kernel", "us", "GB/s", "% read", "GOPS", "% peak", "gamma",
+              "error", "limit");
     for (size_t i = 0; i < p->turns.n_series; i++) {
         const perf_result r = result_of(&p->turns, i);
-        cli_print("%-28s %10.1f %7.2f %7.1f %8.1f %7.1f %7.3f  %s\n", r.name, r.measure[TURNS_NS] / 1000, r.gb_s,
+        cli_print("%-28s %10.1f %7.2f %7.1f %8.1f %7.1f %7.3f %8.1e  %s\n", r.name, r.measure[TURNS_NS] / 1000, r.gb_s,
                   100 * r.measure[TURNS_READ_SHARE], r.gops, 100 * r.measure[TURNS_PEAK_SHARE], r.measure[TURNS_GAMMA],
-                  r.limit);
+                  p->nmse[i], r.limit);
     }
 }
 
@@ -81,6 +86,7 @@ static void add_json(const perf_state *p) {
         json_add_real(entry, "peak_share", r.measure[TURNS_PEAK_SHARE]);
         json_add_real(entry, "clock_ghz", r.measure[TURNS_CLOCK_GHZ]);
         json_add_real(entry, "gamma", r.measure[TURNS_GAMMA]);
+        json_add_real(entry, "nmse", p->nmse[i]);
         json_add_text(entry, "limit", r.limit);
         cJSON_AddItemToArray(p->entries, entry);
     }
@@ -107,11 +113,24 @@ static crumb_status choose_series(perf_state *p, crumb_error *err) {
     return CRUMB_OK;
 }
 
+static crumb_status measure_errors(perf_state *p, crumb_error *err) {
+    const kernels_shape part = {p->problem.m < ERROR_M ? p->problem.m : ERROR_M, p->problem.k,
+                                p->problem.n < ERROR_N ? p->problem.n : ERROR_N};
+    for (size_t i = 0; i < p->turns.n_series; i++) {
+        const turns_series *s = &p->turns.series[i];
+        const crumb_kernel_problem mine =
+            kernels_problem(&p->choice, &s->info, p->problem.format, p->problem.group, part);
+        CRUMB_TRY(p->choice.suite->error(s->kernel, &mine, 1, &p->nmse[i], err));
+    }
+    return CRUMB_OK;
+}
+
 static crumb_status time_problem(perf_state *p, size_t *n_timed, crumb_error *err) {
     const cli_options *o = p->choice.options;
     crumb_status status = kernels_turns_create(p->choice.suite, &p->problem, (int)o->n_threads, (size_t)o->rounds,
                                                o->cold, &p->turns, err);
     if (status == CRUMB_OK) status = choose_series(p, err);
+    if (status == CRUMB_OK) status = measure_errors(p, err);
     if (status == CRUMB_OK) status = kernels_turns_run(&p->turns, err);
     if (status == CRUMB_OK && p->turns.n_series > 0 && !cli_interrupted(NULL)) p->entries ? add_json(p) : print_text(p);
     *n_timed += p->turns.n_series;

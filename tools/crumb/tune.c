@@ -181,41 +181,6 @@ static crumb_status prune(const cli_options *options, crumb_error *err) {
 
 /* ---- import ------------------------------------------------------------------------------------------------ */
 
-static bool take_text(const cJSON *o, const char *name, char *out, size_t size) {
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, name));
-    return text && strlen(text) < size && snprintf(out, size, "%s", text) >= 0;
-}
-
-static bool take_number(const cJSON *o, const char *name, uint32_t *out) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(o, name);
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) || item->valuedouble > UINT32_MAX) return false;
-    *out = (uint32_t)item->valuedouble;
-    return true;
-}
-
-static bool take_real(const cJSON *o, const char *name, double *out) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(o, name);
-    if (!cJSON_IsNumber(item) || !(item->valuedouble > 0)) return false;
-    *out = item->valuedouble;
-    return true;
-}
-
-static bool parse_record(const char *line, crumb_tuning_record *r) {
-    cJSON *o = cJSON_Parse(line);
-    *r = (crumb_tuning_record){0};
-    bool ok = take_text(o, "device", r->key.device, sizeof r->key.device) &&
-              take_text(o, "target", r->key.target, sizeof r->key.target) &&
-              take_text(o, "source", r->key.source, sizeof r->key.source) &&
-              take_text(o, "weights", r->key.weights, sizeof r->key.weights) && take_number(o, "m", &r->key.m) &&
-              take_number(o, "k", &r->key.k) && take_number(o, "n", &r->key.n) &&
-              take_number(o, "group", &r->key.group) && take_number(o, "act", &r->key.act) &&
-              take_number(o, "threads", &r->key.n_threads) && take_text(o, "kernel", r->kernel, sizeof r->kernel) &&
-              take_text(o, "knobs", r->knobs, sizeof r->knobs) && take_real(o, "ratio", &r->ratio) &&
-              take_real(o, "ns", &r->ns) && take_number(o, "rounds", &r->rounds);
-    cJSON_Delete(o);
-    return ok && r->key.m && r->key.k && r->key.n && r->key.act <= CRUMB_ACT_GROUP;
-}
-
 /* A kernel of that name computes the right thing here with these knobs. Kernels of other targets cannot be asked, and
  * are never looked up here either. */
 static crumb_status verify(const crumb_tuning_record *r, bool *ok, crumb_error *err) {
@@ -249,8 +214,8 @@ static crumb_status import_lines(crumb_tuning *db, char *text, const char *path,
         if (*end) *end++ = 0;
         number++;
         if (!*line) continue;
-        if (!parse_record(line, &r))
-            return crumb_fail(err, CRUMB_ERR_FORMAT, "%s:%zu: not a line of 'crumb tune export'", path, number);
+        crumb_status status = crumb_tuning_parse(line, &r, err);
+        if (status != CRUMB_OK) return crumb_fail_prefix(err, status, "%s:%zu", path, number);
         CRUMB_TRY(verify(&r, &ok, err));
         if (!ok) {
             cli_error("%s:%zu: %s with '%s' computes wrong results here; left out", path, number, r.kernel, r.knobs);

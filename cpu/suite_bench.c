@@ -1,0 +1,192 @@
+/* The CPU's kernels timed, on all threads and in the core's own cache. */
+#include "cpu/suite.h"
+
+#include "cpu/chunks.h"
+#include "cpu/knobs.h"
+#include "cpu/pool.h"
+#include "cpu/probe.h"
+#include "cpu/walk.h"
+#include "host/base/checked.h"
+#include "host/base/memory.h"
+#include "host/base/thread.h"
+
+#include <stdlib.h>
+
+enum { MAX_CHUNKS = 512 };
+
+struct crumb_kernel_bench {
+    crumb_probe *probe; /* and its pool, so that idle threads of another do not spin beside it */
+    crumb_trial trial;
+    float *y;
+    char *scratch; /* [threads][scratch_bytes] */
+    uint64_t scratch_bytes, n_scratch;
+    const crumb_cpu_layout *packed_for; /* what the trial is packed for now; NULL: nothing */
+    crumb_walk walk;
+    bool has_walk, asked_for_memory;
+    /* The run under way. */
+    const crumb_cpu_kernel *row;
+    crumb_linear_args args;
+    uint32_t unit, n_items; /* tile-rows that an item takes a multiple of */
+    uint32_t bounds[MAX_CHUNKS + 1];
+};
+
+int crumb_suite_bench_threads(const crumb_kernel_bench *b) {
+    return crumb_pool_threads(crumb_probe_pool(b->probe));
+}
+
+static uint32_t bench_items(void *ctx, uint32_t step) {
+    (void)step;
+    return ((crumb_kernel_bench *)ctx)->n_items;
+}
+
+static void bench_item(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
+    (void)step;
+    crumb_kernel_bench *b = ctx;
+    const uint32_t chunk = b->n_items - 1 - item; /* the first and largest one comes first, as the highest item */
+    uint64_t begin = (uint64_t)b->bounds[chunk] * b->unit, end = (uint64_t)b->bounds[chunk + 1] * b->unit;
+    crumb_linear_args args = b->args;
+    args.scratch = b->scratch + (size_t)walker->thread * b->scratch_bytes;
+    args.tile0 = (uint32_t)begin;
+    args.tile1 = end < args.tile1 ? (uint32_t)end : args.tile1;
+    if (args.tile0 < args.tile1) b->row->run(&args);
+}
+
+void crumb_suite_bench_destroy(crumb_kernel_bench *b) {
+    if (!b) return;
+    if (b->has_walk) crumb_walk_retire(&b->walk);
+    crumb_probe_destroy(b->probe);
+    crumb_trial_destroy(&b->trial);
+    if (b->scratch) crumb_pages_free(b->scratch, b->scratch_bytes * b->n_scratch);
+    free(b->y);
+    free(b);
+}
+
+static crumb_status fill_bench(crumb_kernel_bench *b, const crumb_kernel_problem *problem, int n_threads,
+                               crumb_error *err) {
+    crumb_trial_params params = crumb_suite_trial(problem);
+    uint64_t seed = 1;
+    void *memory;
+    CRUMB_TRY(crumb_trial_create(&params, &seed, &b->trial, err));
+    CRUMB_TRY(crumb_probe_create(n_threads, &b->probe, err));
+    b->scratch_bytes = crumb_round_up(b->trial.scratch_bytes, 64);
+    CRUMB_TRY(crumb_calloc((uint64_t)params.n * params.m, sizeof(float), "results", &memory, err));
+    b->y = memory;
+    b->n_scratch = (uint64_t)crumb_suite_bench_threads(b);
+    CRUMB_TRY(crumb_pages_alloc(b->n_scratch * b->scratch_bytes, "scratch", &memory, err));
+    b->scratch = memory;
+    crumb_walk_init(&b->walk, crumb_probe_pool(b->probe), crumb_suite_bench_threads(b), 1, bench_items, bench_item, b);
+    b->has_walk = true;
+    return CRUMB_OK;
+}
+
+crumb_status crumb_suite_bench_create(const crumb_kernel_problem *problem, int n_threads, crumb_kernel_bench **out,
+                                      crumb_error *err) {
+    void *memory;
+    *out = NULL;
+    if (!crumb_suite_fits(problem))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "groups of %u do not divide a row of %u", problem->group,
+                          problem->k);
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, "a benchmark", &memory, err));
+    crumb_kernel_bench *b = memory;
+    crumb_status status = fill_bench(b, problem, n_threads, err);
+    if (status == CRUMB_OK)
+        *out = b;
+    else
+        crumb_suite_bench_destroy(b);
+    return status;
+}
+
+/* Points the bench at a kernel, and lays weights and activations out for it. */
+static crumb_status choose(crumb_kernel_bench *b, size_t kernel, const char *knobs, crumb_error *err) {
+    const crumb_cpu_kernel *row = crumb_suite_row(kernel);
+    const void *packed = b->trial.packed, *prepared = b->trial.prepared;
+    b->row = row;
+    b->args = crumb_trial_args(&b->trial, b->y, b->trial.params.m);
+    b->args.knobs = crumb_cpu_knobs_parse(row->op, knobs);
+    b->unit = row->layout ? row->layout->rows / CRUMB_TILE_ROWS : 1;
+    if (!row->layout) return CRUMB_OK;
+    b->args.packed = packed;
+    b->args.prepared = prepared;
+    if (row->layout == b->packed_for) return CRUMB_OK;
+    b->packed_for = NULL;
+    CRUMB_TRY(crumb_trial_pack(&b->trial, row->layout, &b->args, err));
+    b->packed_for = row->layout;
+    return CRUMB_OK;
+}
+
+static void flush(const void *p, uint64_t n_bytes) {
+    for (uint64_t at = 0; p && at < n_bytes; at += 64) __builtin_ia32_clflush((const char *)p + at);
+    __builtin_ia32_mfence();
+}
+
+static uint64_t scale_bytes(const crumb_matrix *w) {
+    uint64_t n = crumb_round_up(w->m, CRUMB_TILE_ROWS) * (crumb_round_up(w->k, CRUMB_TILE_K) / w->group);
+    return n * (w->scales_f32 ? 4 : 2);
+}
+
+static double run_once(crumb_kernel_bench *b) {
+    uint64_t began = crumb_now_ns();
+    crumb_walk_run(&b->walk);
+    return (double)(crumb_now_ns() - began);
+}
+
+/* As a plan cuts chunks. */
+static void cut(crumb_kernel_bench *b) {
+    const uint32_t n_units = (uint32_t)crumb_div_up(b->args.tile1, b->unit);
+    const uint64_t unit_bytes = (uint64_t)b->unit * CRUMB_TILE_ROWS * b->trial.w.k * b->trial.w.bits / 8;
+    b->n_items = 0;
+    for (uint32_t at = 0; at < n_units && b->n_items < MAX_CHUNKS; b->bounds[++b->n_items] = at)
+        at = b->n_items + 1 == MAX_CHUNKS
+                 ? n_units
+                 : crumb_chunk_end(at, n_units, unit_bytes, crumb_suite_bench_threads(b), b->args.knobs.share);
+}
+
+crumb_status crumb_suite_bench_run(crumb_kernel_bench *b, size_t kernel, const char *knobs, bool cold, double *ns,
+                                   crumb_error *err) {
+    CRUMB_TRY(choose(b, kernel, knobs, err));
+    const crumb_matrix *w = &b->trial.w;
+    if (cold) {
+        flush(b->row->layout ? b->trial.packed : w->codes,
+              b->row->layout ? b->trial.packed_bytes : b->trial.codes_bytes);
+        flush(w->scales, scale_bytes(w));
+        flush(w->mins, scale_bytes(w));
+    }
+    cut(b);
+    crumb_probe_wake(b->probe);
+    *ns = run_once(b);
+    return CRUMB_OK;
+}
+
+/* Half of L2 for the weights, on the calling thread alone: L1 holds too few rows for kernels that read several streams.
+ */
+crumb_status crumb_suite_bench_run_near(crumb_kernel_bench *b, size_t kernel, double *ns, double *share,
+                                        crumb_error *err) {
+    CRUMB_TRY(choose(b, kernel, "", err));
+    const uint64_t cache = crumb_cache_bytes(2) ? crumb_cache_bytes(2) / 2 : 131072;
+    uint64_t unit_bytes = (uint64_t)b->unit * b->trial.x.k_padded * CRUMB_TILE_ROWS * b->trial.w.bits / 8;
+    uint64_t n_units = unit_bytes < cache ? cache / unit_bytes : 1;
+    crumb_linear_args args = b->args;
+    if (n_units * b->unit < args.tile1) args.tile1 = (uint32_t)n_units * b->unit;
+    args.scratch = b->scratch;
+    b->row->run(&args);
+    uint64_t began = crumb_now_ns();
+    b->row->run(&args);
+    *ns = (double)(crumb_now_ns() - began);
+    *share = (double)args.tile1 / (double)b->args.tile1;
+    return CRUMB_OK;
+}
+
+void crumb_suite_bench_roofs(crumb_kernel_bench *b, size_t kernel, crumb_kernel_roofs *out) {
+    crumb_isa isa = crumb_suite_row(kernel)->isa;
+    if (!b->asked_for_memory) crumb_probe_add_memory(b->probe, NULL); /* without, its roof is 0: unknown */
+    b->asked_for_memory = true;
+    *out = (crumb_kernel_roofs){.read_gb_s = crumb_probe_read(b->probe),
+                                .peak_gops = crumb_probe_dot(b->probe, isa),
+                                .clock_ghz = crumb_probe_clock(b->probe)};
+}
+
+uint64_t crumb_suite_bench_bytes(const crumb_kernel_bench *b, size_t kernel) {
+    const crumb_cpu_layout *layout = crumb_suite_row(kernel)->layout;
+    const crumb_matrix *w = &b->trial.w;
+    return (layout ? layout->packed_bytes(w) : b->trial.codes_bytes) + scale_bytes(w) * (w->mins ? 2 : 1);
+}
