@@ -111,12 +111,15 @@ static float2 work_group_sum(float2 value, local float2 *scratch) {
 #ifndef BITS
 #define BITS 0
 #endif
+#ifndef MATRIX
+#define MATRIX 0 /* linear.cl: matrix instructions, which see codes in an order of their own */
+#endif
 #if BITS == 3
 #define BASE 2
 #elif BITS == 5 || BITS == 6
 #define BASE 4
 #elif BITS == 0
-#define BASE 8 /* the order of 8 bits is that of the matrix instructions */
+#define BASE 8
 #else
 #define BASE BITS
 #endif
@@ -133,11 +136,19 @@ static uint linear_of_k(uint k) {
     return 2 * (k % 16) + k / 16;
 }
 
-/* Activations are stored in plane order: [32-block][dword][plane][4 bytes]; byte j of int i = dword * PLANES + plane of
- * a block is this k. For 8 bits that is linear order, which is also what the matrix instructions want. */
+/* Activations are stored in plane order: [32-block][dword][plane][4 bytes]; byte j of int i = dword * planes + plane of
+ * a block is this k. For 8 bits that is linear order, which is what matrix instructions want for most widths; they want
+ * rising k where weights have 1 bit, which is what 0 bits give. */
+#if BITS == 0 || (MATRIX == 2 && BITS == 1)
 static uint k_of_byte(uint i, uint j) {
-    return k_of_linear(PER_DWORD * (i / PLANES) + PLANES * j + i % PLANES);
+    return 4 * i + j;
 }
+#else
+#define ORDER_PLANES (MATRIX == 2 ? 1 : PLANES)
+static uint k_of_byte(uint i, uint j) {
+    return k_of_linear(4 * ORDER_PLANES * (i / ORDER_PLANES) + ORDER_PLANES * j + i % ORDER_PLANES);
+}
+#endif
 
 #if BITS
 /* The code of a row at linear index L; `tile` points to the row's lane. */
@@ -273,7 +284,7 @@ static void find_largest(global const float *x, global const float *aux, float r
 }
 
 static void make_codes(global const float *x, global const float *aux, float r, uint k, uint n_ints,
-                       local const int *largest, local int *sums, Q_MEM int *q) {
+                       local const int *largest, local int *sums, Q_MEM int *q, uint block_stride) {
     int row_sum = 0;
     float to_code = quantizer_of(as_float(largest[0]), ROW_SCALE).to_code;
     for (uint i = get_local_id(0); i < n_ints; i += get_local_size(0)) {
@@ -296,7 +307,7 @@ static void make_codes(global const float *x, global const float *aux, float r, 
             atomic_add(&sums[g], code);
 #endif
         }
-        q[i] = packed;
+        q[i / 8 * block_stride + i % 8] = packed;
         row_sum += sum;
 #if X_GROUP > 16
         atomic_add(&sums[GROUP_OF(4 * i)], sum);
@@ -307,10 +318,12 @@ static void make_codes(global const float *x, global const float *aux, float r, 
 #endif
 }
 
-/* Quantizes a row of k values with all items of the work-group: n_ints = K'/4 ints of codes in plane order, and their
- * sums. `largest` [scales of a row] and `sums` [GROUPS_OF(K')] are local; the scales are then made of `largest`. */
+/* Quantizes a row of k values with all items of the work-group: n_ints = K'/4 ints of codes in plane order, blocks of 8
+ * block_stride apart, and their sums. `largest` [scales of a row] and `sums` [GROUPS_OF(K')] are local; the scales are
+ * then made of `largest`. */
 static void quantize_row(global const float *x, global const float *aux, float eps, uint k, uint n_ints,
-                         local float2 *scratch, local int *largest, local int *sums, Q_MEM int *q) {
+                         local float2 *scratch, local int *largest, local int *sums, Q_MEM int *q,
+                         uint block_stride) {
     uint n_groups = GROUPS_OF(4 * n_ints), n_scales = ROW_SCALE ? 1 : n_groups;
     float r = row_inverse_rms(x, k, eps, scratch);
     for (uint g = get_local_id(0); g < n_groups; g += get_local_size(0)) {
@@ -320,7 +333,7 @@ static void quantize_row(global const float *x, global const float *aux, float e
     barrier(CLK_LOCAL_MEM_FENCE);
     find_largest(x, aux, r, k, n_ints, largest);
     barrier(CLK_LOCAL_MEM_FENCE);
-    make_codes(x, aux, r, k, n_ints, largest, sums, q);
+    make_codes(x, aux, r, k, n_ints, largest, sums, q, block_stride);
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 #endif

@@ -40,6 +40,11 @@
  *   -D SLICES=n        1 to 16, a power of 2 (with X_GROUP=16 and TOKENS=8 at most 8)
  *   -D TILES=n         any
  *   -D DOT=0|1         1: cl_khr_integer_dot_product
+ *   -D MATRIX=0|2|8    Intel's matrix instructions. 2: on codes of 2, 4 and 8 bits as they lie (1 bit as two operands of
+ *                      2, 3 as 2 + 1, 5 and 6 as 4 + 4; no codebooks). 8: on bytes, to which all widths are expanded in
+ *                      registers (not X_GROUP=16). TOKENS is 1, 2, 4 or 8. The BITS of quantize.cl is then 8, or 0 where
+ *                      weights have 1 bit; with MATRIX=8 it is the weights' as without
+ *   -D SUB_GROUP=16|8  with MATRIX: the width of its matrix instructions
  * Result: exactly cpu/kernels.h's sequence; with INPUT=1 as near as the norm (norm.cl).
  *
  * Why sums are exact: int32 holds K' * 255 * 128. Codes are masked out of their dword where they stand, as on the CPU:
@@ -48,7 +53,9 @@
 #define SIZE        (TILE_ROWS * SLICES)
 #define HALVES      (X_GROUP == 16 ? 2 : 1)
 #define UNIT_BLOCKS (X_GROUP > 32 ? X_GROUP / 32 : 1)
-#define IN_PLACE    (TOKENS == 1 && EXTRA == 0 && !CODEBOOK && !(BITS == 8 && HALVES == 2))
+#define SPLIT       (BITS == 3 || BITS == 5 || BITS == 6)
+#define SPLIT_WAYS  (BITS == 5 ? 4 : 2) /* base dwords that share a dword of high bits */
+#define IN_PLACE    (TOKENS == 1 && !SPLIT && !CODEBOOK && !MATRIX && !(BITS == 8 && HALVES == 2))
 #define ACCS        (IN_PLACE ? PLANES : 2) /* in place: one per plane; else one per half of a block's k */
 
 #if X == 32
@@ -112,7 +119,7 @@ static int dot_ss(uint u, int q, int acc) {
 static uint codes_of_plane(uint w, uint high, uint p, local const char *entries) {
     if (IN_PLACE) return w & (BASE_MASK << (p * BASE));
     uint codes = w >> (p * BASE) & BASE_MASK;
-#if BITS == 3 || BITS == 5 || BITS == 6
+#if SPLIT
     codes |= (high >> (p * BASE) & (EXTRA == 1 ? 0x01010101u : 0x03030303u)) << BASE;
 #endif
 #if CODEBOOK
@@ -120,6 +127,18 @@ static uint codes_of_plane(uint w, uint high, uint p, local const char *entries)
     codes = as_uint((char4)(entries[i.x], entries[i.y], entries[i.z], entries[i.w]));
 #endif
     return codes;
+}
+
+#if !MATRIX
+typedef struct {
+    int of[TOKENS][ACCS];
+} totals;
+
+static void clear(totals *acc) {
+#pragma unroll
+    for (uint t = 0; t < TOKENS; t++)
+#pragma unroll
+        for (uint i = 0; i < ACCS; i++) acc->of[t][i] = 0;
 }
 
 static void add_four(uint codes, int q, uint p, int acc[ACCS]) {
@@ -133,15 +152,15 @@ static void add_four(uint codes, int q, uint p, int acc[ACCS]) {
 #endif
 }
 
-/* One 32-block: `w` is the tile-row's first dword of this item's row. */
-static void add_block(const activations *a, global const uint *w, uint block, local const char *entries,
-                      int acc[TOKENS][ACCS]) {
-    global const uint *tile = w + (size_t)block * BITS * TILE_ROWS;
+/* Adds a 32-block to the sums of this item's row. */
+static void add_block(const activations *a, global const uint *tiles, uint block, local const char *entries,
+                      totals *acc) {
+    global const uint *tile = tiles + (size_t)block * BITS * TILE_ROWS + get_local_id(0) % TILE_ROWS;
     uint high = 0;
 #pragma unroll
     for (uint d = 0; d < BASE; d++) {
         uint dword = tile[d * TILE_ROWS];
-#if BITS == 3 || BITS == 5 || BITS == 6
+#if SPLIT
         if (d % (BASE / EXTRA) == 0)
             high = tile[(BASE + d * EXTRA / BASE) * TILE_ROWS];
         else
@@ -152,17 +171,163 @@ static void add_block(const activations *a, global const uint *w, uint block, lo
             uint codes = codes_of_plane(dword, high, p, entries);
 #pragma unroll
             for (uint t = 0; t < TOKENS; t++)
-                add_four(codes, a->q[min(t, a->last) * a->n_ints + block * 8 + d * PLANES + p], p, acc[t]);
+                add_four(codes, a->q[min(t, a->last) * a->n_ints + block * 8 + d * PLANES + p], p, acc->of[t]);
         }
     }
 }
 
-/* sum[h]: of half h where sums are of 16, else of all. */
-static void fold(const int acc[ACCS], int sum[HALVES]) {
-    sum[0] = sum[HALVES - 1] = 0;
+/* Row t's sum of half h where sums are of 16, else of all. */
+static int total(const totals *acc, uint t, uint h) {
+    int sum = 0;
 #pragma unroll
-    for (uint i = 0; i < ACCS; i++) sum[HALVES == 2 ? i % 2 : 0] += IN_PLACE ? acc[i] >> (i * BASE) : acc[i];
+    for (uint i = 0; i < ACCS; i++)
+        if (HALVES == 1 || i % 2 == h) sum += IN_PLACE ? acc->of[t][i] >> (i * BASE) : acc->of[t][i];
+    return sum;
 }
+#else
+/* With matrix instructions the items of a sub-group work together: D(TOKENS x SUB_GROUP) += A(TOKENS x 32) *
+ * B(32 x SUB_GROUP), A being activations and B weights; an item has the sums of its row of weights, as without. */
+#define JOIN_(a, b) a##b
+#define JOIN(a, b)  JOIN_(a, b)
+#if TOKENS == 1
+#define VECTOR(type)    type
+#define BLOCK_READ(way) JOIN(intel_sub_group_block_read, way)
+#else
+#define VECTOR(type)    JOIN(type, TOKENS)
+#define BLOCK_READ(way) JOIN(JOIN(intel_sub_group_block_read, way), TOKENS)
+#endif
+#if SUB_GROUP == 16
+typedef VECTOR(short) a_rows; /* lane l: elements 2l, 2l + 1 of each row */
+typedef ushort a_lane;
+#define A_READ      BLOCK_READ(_us)
+#define A_READ_ONE  intel_sub_group_block_read_us
+#define AS_A(x)     JOIN(as_, VECTOR(short))(x)
+#define FIRST_HALF  ((a_lane)0x00ff) /* elements of even L */
+#define SECOND_HALF ((a_lane)0xff00)
+#else
+typedef VECTOR(int) a_rows; /* lane l: elements 4l to 4l + 3 */
+typedef uint a_lane;
+#if TOKENS == 1
+#define A_READ intel_sub_group_block_read
+#else
+#define A_READ JOIN(intel_sub_group_block_read, TOKENS)
+#endif
+#define A_READ_ONE  intel_sub_group_block_read
+#define AS_A(x)     JOIN(as_, VECTOR(int))(x)
+#define FIRST_HALF  ((a_lane)0x00ff00ff)
+#define SECOND_HALF ((a_lane)0xff00ff00)
+#endif
+typedef VECTOR(int) d_rows;
+
+#if MATRIX == 8 /* all widths expanded to bytes */
+#if CODEBOOK
+typedef int8 b_columns;
+#define MULTIPLY intel_sub_group_i8_i8_matrix_mad_k32
+#else
+typedef uint8 b_columns;
+#define MULTIPLY intel_sub_group_i8_u8_matrix_mad_k32
+#endif
+#define OPERANDS 1
+#elif BASE <= 2 /* 1 bit: bits of even and of odd k are the two dwords of an operand of 2 bits */
+typedef uint2 b_columns;
+#define MULTIPLY intel_sub_group_i8_u2_matrix_mad_k32
+#define OPERANDS (SPLIT ? 2 : 1)
+#elif BASE == 4
+typedef uint4 b_columns;
+#define MULTIPLY intel_sub_group_i8_u4_matrix_mad_k32
+#define OPERANDS (SPLIT ? 2 : 1)
+#else
+typedef uint8 b_columns;
+#define MULTIPLY intel_sub_group_i8_u8_matrix_mad_k32
+#define OPERANDS 1
+#endif
+d_rows __attribute__((overloadable)) MULTIPLY(a_rows a, b_columns b, d_rows acc);
+
+typedef struct {
+    d_rows of[HALVES][OPERANDS];
+} totals;
+
+static void clear(totals *acc) {
+#pragma unroll
+    for (uint h = 0; h < HALVES; h++)
+#pragma unroll
+        for (uint i = 0; i < OPERANDS; i++) acc->of[h][i] = 0;
+}
+
+static a_rows load_a(const activations *a, uint block) {
+#if X == 32
+    return AS_A(A_READ((local const a_lane *)(a->q + block * 8 * TOKENS)));
+#else
+    a_rows rows;
+    a_lane *lane = (a_lane *)&rows;
+#pragma unroll
+    for (uint t = 0; t < TOKENS; t++)
+        lane[t] = A_READ_ONE((global const a_lane *)(a->q + min(t, a->last) * a->n_ints + block * 8));
+    return rows;
+#endif
+}
+
+/* The part of A whose k lie in half h of a block. */
+static a_rows half_of(a_rows rows, uint h) {
+#if HALVES == 1
+    return rows;
+#else
+    a_lane *lane = (a_lane *)&rows, keep = h ? SECOND_HALF : FIRST_HALF;
+    if (BITS == 1) keep = (get_local_id(0) % SUB_GROUP < SUB_GROUP / 2) == (h == 0) ? ~(a_lane)0 : 0;
+#pragma unroll
+    for (uint t = 0; t < TOKENS; t++) lane[t] &= keep;
+    return rows;
+#endif
+}
+
+static void load_tile(global const uint *tile, uint dwords[BITS]) {
+    uint first = get_local_id(0) % TILE_ROWS / SUB_GROUP * SUB_GROUP; /* of this sub-group's rows */
+#pragma unroll
+    for (uint d = 0; d < BITS; d++) dwords[d] = intel_sub_group_block_read(tile + d * TILE_ROWS + first);
+}
+
+static void make_operands(const uint dwords[BITS], local const char *entries, b_columns b[OPERANDS]) {
+    uint *base = (uint *)&b[0];
+#if MATRIX == 8
+#pragma unroll
+    for (uint d = 0; d < BASE; d++)
+#pragma unroll
+        for (uint p = 0; p < PLANES; p++)
+            base[d * PLANES + p] = codes_of_plane(
+                dwords[d], SPLIT ? dwords[BASE + d * EXTRA / BASE] >> EXTRA * (d % SPLIT_WAYS) : 0, p, entries);
+#elif BITS == 1
+    base[0] = dwords[0] & 0x55555555u;
+    base[1] = dwords[0] >> 1 & 0x55555555u;
+#else
+#pragma unroll
+    for (uint d = 0; d < BASE; d++) base[d] = dwords[d];
+#if SPLIT
+    uint *extra = (uint *)&b[1];
+    const uint mask = BITS == 3 ? 0x55555555u : BITS == 5 ? 0x11111111u : 0x33333333u;
+#pragma unroll
+    for (uint d = 0; d < BASE; d++) extra[d] = dwords[BASE + d * EXTRA / BASE] >> EXTRA * (d % SPLIT_WAYS) & mask;
+#endif
+#endif
+}
+
+static void add_block(const activations *a, global const uint *tiles, uint block, local const char *entries,
+                      totals *acc) {
+    uint dwords[BITS];
+    b_columns b[OPERANDS];
+    a_rows rows = load_a(a, block);
+    load_tile(tiles + (size_t)block * BITS * TILE_ROWS, dwords);
+    make_operands(dwords, entries, b);
+#pragma unroll
+    for (uint h = 0; h < HALVES; h++)
+#pragma unroll
+        for (uint i = 0; i < OPERANDS; i++) acc->of[h][i] = MULTIPLY(half_of(rows, h), b[i], acc->of[h][i]);
+}
+
+static int total(const totals *acc, uint t, uint h) {
+    int sum = ((const int *)&acc->of[h][0])[t];
+    return OPERANDS == 2 ? sum + (((const int *)&acc->of[h][OPERANDS - 1])[t] << BASE) : sum;
+}
+#endif
 
 static int exact_sum(const activations *a, uint t, uint group, int sum, int mul, int sub) {
     return mul * sum - sub * a->qsum[min(t, a->last) * a->n_groups + group];
@@ -179,20 +344,13 @@ typedef struct {
 static float tile_result(const activations *a, const part *w, uint tile, uint k_padded, int mul, int sub,
                          local const char *entries, local stage *s) {
     uint lane = get_local_id(0) % TILE_ROWS, slice = get_local_id(0) / TILE_ROWS, n_blocks = k_padded / TILE_K;
-    global const uint *codes = w->codes + (size_t)tile * n_blocks * BITS * TILE_ROWS + lane;
-    int acc[TOKENS][ACCS];
-#pragma unroll
-    for (uint t = 0; t < TOKENS; t++)
-#pragma unroll
-        for (uint i = 0; i < ACCS; i++) acc[t][i] = 0;
-    for (uint block = slice; block < n_blocks; block += SLICES) add_block(a, codes, block, entries, acc);
+    global const uint *codes = w->codes + (size_t)tile * n_blocks * BITS * TILE_ROWS;
+    totals acc;
+    clear(&acc);
+    for (uint block = slice; block < n_blocks; block += SLICES) add_block(a, codes, block, entries, &acc);
     barrier(CLK_LOCAL_MEM_FENCE); /* the stage may still be read for the tile-row before */
 #pragma unroll
-    for (uint t = 0; t < TOKENS; t++) {
-        int sum[HALVES];
-        fold(acc[t], sum);
-        s->sums[t][slice][lane] = sum[0];
-    }
+    for (uint t = 0; t < TOKENS; t++) s->sums[t][slice][lane] = total(&acc, t, 0);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (slice >= TOKENS) return 0;
     int sum = 0;
@@ -221,22 +379,18 @@ static float sx_of(const activations *a, uint t, uint group) {
 static void make_unit(const activations *a, const part *w, uint tile, uint unit, uint k_padded, int mul, int sub,
                       local const char *entries, local stage *s) {
     uint lane = get_local_id(0) % TILE_ROWS, slice = get_local_id(0) / TILE_ROWS;
-    global const uint *codes = w->codes + (size_t)tile * (k_padded / TILE_K) * BITS * TILE_ROWS + lane;
-    int acc[TOKENS][ACCS];
+    global const uint *codes = w->codes + (size_t)tile * (k_padded / TILE_K) * BITS * TILE_ROWS;
+    totals acc;
+    clear(&acc);
+    for (uint b = 0; b < UNIT_BLOCKS; b++) add_block(a, codes, unit * UNIT_BLOCKS + b, entries, &acc);
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++)
 #pragma unroll
-        for (uint i = 0; i < ACCS; i++) acc[t][i] = 0;
-    for (uint b = 0; b < UNIT_BLOCKS; b++) add_block(a, codes, unit * UNIT_BLOCKS + b, entries, acc);
-#pragma unroll
-    for (uint t = 0; t < TOKENS; t++) {
-        int sum[HALVES];
-        fold(acc[t], sum);
         for (uint h = 0; h < HALVES; h++) {
             uint group = unit * HALVES + h;
-            s->sums[t][slice][h][lane] = sx_of(a, t, group) * (float)exact_sum(a, t, group, sum[h], mul, sub);
+            int sum = exact_sum(a, t, group, total(&acc, t, h), mul, sub);
+            s->sums[t][slice][h][lane] = sx_of(a, t, group) * (float)sum;
         }
-    }
     for (uint h = 0; h < HALVES; h++) {
         uint group = GROUP ? (unit * HALVES + h) * X_GROUP / (GROUP ? GROUP : 1) : 0;
         s->scales[slice][h][lane] = load_scale(w->scales, w->supers, tile, lane, group, k_padded);
@@ -282,6 +436,9 @@ static float finish(const part *w, uint row, float result) {
     return w->bias && row < w->m ? result + w->bias[row] : result;
 }
 
+#if MATRIX
+__attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
+#endif
 kernel __attribute__((reqd_work_group_size(SIZE, 1, 1))) void
 linear(global const crumb_batch *batch, uint on_outputs, uint k, global const float *x, global const float *aux,
        float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
@@ -308,10 +465,11 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const fl
 #if X == 32
     local float2 sum_scratch[SIZE];
     local int *codes = scratch, *scales = codes + TOKENS * a.n_ints, *sums = scales + TOKENS * a.n_scales;
+    uint row_stride = MATRIX ? 8 : a.n_ints, block_stride = MATRIX ? 8 * TOKENS : 8; /* matrix: a block's rows together */
     for (uint t = 0; t <= a.last; t++) {
         size_t row = (size_t)(first + t) * k;
         quantize_row(x + row, INPUT >= 2 ? aux + row : aux, eps, k, a.n_ints, sum_scratch, scales + t * a.n_scales,
-                     sums + t * a.n_groups, codes + t * a.n_ints);
+                     sums + t * a.n_groups, codes + t * row_stride, block_stride);
         for (uint g = get_local_id(0); g < a.n_scales; g += SIZE)
             scales[t * a.n_scales + g] = as_int(quantizer_of(as_float(scales[t * a.n_scales + g]), ROW_SCALE).sx);
     }

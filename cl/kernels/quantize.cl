@@ -7,7 +7,7 @@
  *     aux     INPUT=1: the norm's weight [k]; INPUT=2, 3: up, f32 [N][k]; else null
  *     eps     INPUT=1: the norm's
  *     q       out: int8 [N][K'], each 32-block in plane order for weights of BITS (the kernel's x_bits in the registry:
- *             the weights' width, or 8 for matrix instructions), zeros beyond k
+ *             the weights' width; 8 or 0, which is rising k, for matrix instructions), zeros beyond k
  *     sx      out: f32 [N] with ROW_SCALE=1, else [N][K'/X_GROUP]
  *     qsum    out: int32 [N][K'/X_GROUP], or [N] with X_GROUP=0
  *     scratch local memory: 4 * (scales of a row + sums of a row) bytes
@@ -28,7 +28,8 @@ quantize_rows(global const crumb_batch *batch, uint on_outputs, uint k, global c
     uint n_groups = GROUPS_OF(4 * n_ints), n_scales = ROW_SCALE ? 1 : n_groups;
     local int *largest = scratch, *sums = scratch + n_scales;
     global const float *own_aux = INPUT >= 2 ? aux + (size_t)n * k : aux;
-    quantize_row(x + (size_t)n * k, own_aux, eps, k, n_ints, sum_scratch, largest, sums, q + (size_t)n * n_ints);
+    quantize_row(x + (size_t)n * k, own_aux, eps, k, n_ints, sum_scratch, largest, sums, q + (size_t)n * n_ints,
+                 8);
     for (uint g = get_local_id(0); g < n_groups; g += WG) {
         qsum[(size_t)n * n_groups + g] = sums[g];
         if (g < n_scales) sx[(size_t)n * n_scales + g] = quantizer_of(as_float(largest[g]), ROW_SCALE).sx;

@@ -1,0 +1,104 @@
+/* The registry of OpenCL kernels (cl/kernels.def, one row per variant): which kernel runs for an op, with which -D
+ * options, work-groups and local memory. The only place where that is decided; a kernel's arguments are in the comment
+ * that its file begins with.
+ */
+#ifndef CRUMB_CL_REGISTRY_H
+#define CRUMB_CL_REGISTRY_H
+
+#include "host/backend.h"
+
+/* The ladder: what a device has decides how far up it may go. A rung's kernels also run on all rungs above it. */
+typedef enum crumb_cl_rung {
+    CRUMB_CL_PORTABLE, /* OpenCL C 1.2 */
+    CRUMB_CL_DP4A,     /* cl_khr_integer_dot_product */
+    CRUMB_CL_DPAS_I8,  /* Intel's matrix instructions on int8, other widths expanded in registers */
+    CRUMB_CL_DPAS,     /* and on weights of 2 and 4 bits as they lie */
+    CRUMB_CL_RUNG_COUNT
+} crumb_cl_rung;
+
+const char *crumb_cl_rung_name(crumb_cl_rung rung); /* "portable", "dp4a", "dpas-i8", "dpas" */
+bool crumb_cl_rung_parse(const char *name, crumb_cl_rung *out);
+
+typedef enum crumb_cl_op {
+    CRUMB_CL_EMBED,
+    CRUMB_CL_RMS_NORM,
+    CRUMB_CL_QUANTIZE,
+    CRUMB_CL_LINEAR,       /* weights in tiles, int8 activations */
+    CRUMB_CL_LINEAR_F32,   /* weights in tiles, float activations */
+    CRUMB_CL_LINEAR_DENSE, /* dense weights */
+    CRUMB_CL_ROPE_STORE,
+    CRUMB_CL_ATTENTION_SPLIT,
+    CRUMB_CL_ATTENTION_MERGE,
+    CRUMB_CL_ATTENTION_WHOLE,
+    CRUMB_CL_GATED,
+    CRUMB_CL_SELECT,
+    CRUMB_CL_ARGMAX_PARTS,
+    CRUMB_CL_ARGMAX_MERGE,
+} crumb_cl_op;
+
+typedef struct crumb_cl_kernel {
+    const char *name; /* "linear_u2_gemv__dp4a" */
+    crumb_cl_op op;
+    const char *file, *entry; /* "linear.cl", "linear" */
+    const char *options;      /* -D options that make it this variant */
+    uint32_t local_size;
+    /* Of linear layers: */
+    crumb_cl_rung rung;
+    uint8_t bits; /* of codes; 0: dense */
+    bool codebook;
+    uint8_t x;         /* 8: int8 activations from memory; 32: f32, quantized in the kernel; 0: both, by -D X */
+    uint8_t x_bits;    /* the BITS that quantize.cl is built with for it */
+    uint8_t sub_group; /* 0: any */
+    uint16_t tiles;    /* tile-rows of a work-group */
+    uint16_t tokens;   /* rows of activations of a work-group */
+    uint32_t max_n;    /* rows of activations up to which it is meant to be used; it computes any */
+    int rank;          /* higher is preferred among those that fit */
+} crumb_cl_kernel;
+
+/* All rows of cl/kernels.def. */
+const crumb_cl_kernel *crumb_cl_kernels(size_t *n);
+/* The row of an op that has one variant only; of others the first. */
+const crumb_cl_kernel *crumb_cl_kernel_of(crumb_cl_op op);
+
+/* What of a device decides. */
+typedef struct crumb_cl_target {
+    crumb_cl_rung rung;   /* the highest that works */
+    uint32_t sub_group;   /* of its matrix instructions: 16, 8, or 0 */
+    uint64_t local_bytes; /* local memory of a work-group */
+    uint32_t max_work_group;
+} crumb_cl_target;
+
+/* How a linear layer with weights in tiles is called. */
+typedef struct crumb_cl_linear {
+    const crumb_matrix *w; /* of part 0; the other parts differ in m and pointers alone */
+    crumb_act_quant act;   /* CRUMB_ACT_ROW or CRUMB_ACT_GROUP */
+    uint32_t act_group;    /* for CRUMB_ACT_GROUP */
+    uint32_t n_parts;      /* 1 to 3 */
+    uint32_t gated;        /* 0; 1: silu, 2: relu^2 of part 0, times part 1 */
+    uint32_t x;            /* 8 or 32, as in crumb_cl_kernel */
+    uint32_t input;        /* with x 32: INPUT of common.cl, 0 to 3 */
+} crumb_cl_linear;
+
+/* Whether two matrices may be parts of one launch. */
+bool crumb_cl_linear_joins(const crumb_matrix *a, const crumb_matrix *b);
+/* The kernel for n rows of activations: the highest rank that fits. NULL: nothing does; with x 8 something of the
+ * portable rung always fits matrices of K' <= 65536 whose activation groups divide K'. */
+const crumb_cl_kernel *crumb_cl_linear_select(const crumb_cl_linear *use, uint32_t n, const crumb_cl_target *target);
+/* Whether one may be taken: to force it by name, to test, to tune. */
+bool crumb_cl_linear_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_cl_target *target);
+/* Bytes of its `scratch` argument. */
+uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use);
+
+/* The longest text that the functions below write. */
+enum { CRUMB_CL_OPTIONS_MAX = 512 };
+/* What every program is built with, beside the options below. */
+#define CRUMB_CL_BUILD_OPTIONS "-cl-fp32-correctly-rounded-divide-sqrt"
+
+/* -D options. All write a zero-terminated text of less than CRUMB_CL_OPTIONS_MAX bytes. */
+void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, char *out);
+/* Of quantize.cl for what such a kernel reads with x 8, `input` being what is quantized. */
+void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, uint32_t input, char *out);
+/* Of embed.cl, linear_f32.cl (with the kernel's own) and linear_dense.cl: the form of a matrix. */
+void crumb_cl_matrix_options(const crumb_matrix *w, char *out);
+
+#endif
