@@ -2,6 +2,7 @@
 #include "cpu/kernels.h"
 
 #include <cpuid.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static const char *const names[CRUMB_ISA_COUNT] = {"scalar",      "avx2",      "avxvnni",
@@ -37,7 +38,7 @@ static bool has_all(uint32_t value, uint32_t bits) {
     return (value & bits) == bits;
 }
 
-bool crumb_isa_available(crumb_isa isa) {
+static bool detect(crumb_isa isa) {
     if (isa == CRUMB_ISA_SCALAR) return true;
     const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29; /* leaf 1, ecx */
     uint32_t a, b, c, d, c7, b7, a71 = 0, d71 = 0;
@@ -61,6 +62,18 @@ bool crumb_isa_available(crumb_isa isa) {
                has_all(saved_state(), zmm_state);
     default: return false;
     }
+}
+
+/* Asked once: a hypervisor takes microseconds over each CPUID. Threads that ask at the same time find the same. */
+bool crumb_isa_available(crumb_isa isa) {
+    enum { UNKNOWN, NO, YES };
+    static _Atomic unsigned char known[CRUMB_ISA_COUNT];
+    unsigned char answer = atomic_load_explicit(&known[isa], memory_order_relaxed);
+    if (answer == UNKNOWN) {
+        answer = detect(isa) ? YES : NO;
+        atomic_store_explicit(&known[isa], answer, memory_order_relaxed);
+    }
+    return answer == YES;
 }
 
 crumb_isa crumb_isa_best(void) {

@@ -19,15 +19,17 @@ crumb_status crumb_suite_error(size_t kernel, const crumb_kernel_problem *proble
                                crumb_error *err);
 
 /* ... and in suite_bench.c. */
-crumb_status crumb_suite_bench_create(const crumb_kernel_problem *problem, int n_threads, crumb_kernel_bench **out,
-                                      crumb_error *err);
+crumb_status crumb_suite_machine_create(int n_threads, crumb_kernel_machine **out, crumb_error *err);
+void crumb_suite_machine_destroy(crumb_kernel_machine *machine);
+int crumb_suite_machine_threads(const crumb_kernel_machine *machine);
+void crumb_suite_machine_roofs(crumb_kernel_machine *machine, size_t kernel, crumb_kernel_roofs *out);
+crumb_status crumb_suite_bench_create(crumb_kernel_machine *machine, const crumb_kernel_problem *problem,
+                                      crumb_kernel_bench **out, crumb_error *err);
 void crumb_suite_bench_destroy(crumb_kernel_bench *bench);
-int crumb_suite_bench_threads(const crumb_kernel_bench *bench);
 crumb_status crumb_suite_bench_run(crumb_kernel_bench *bench, size_t kernel, const char *knobs, bool cold, double *ns,
                                    crumb_error *err);
 crumb_status crumb_suite_bench_run_near(crumb_kernel_bench *bench, size_t kernel, double *ns, double *share,
                                         crumb_error *err);
-void crumb_suite_bench_roofs(crumb_kernel_bench *bench, size_t kernel, crumb_kernel_roofs *out);
 uint64_t crumb_suite_bench_bytes(const crumb_kernel_bench *bench, size_t kernel);
 
 #endif

@@ -12,27 +12,62 @@
 
 #include <stdlib.h>
 
+/* ---- the machine ------------------------------------------------------------------------------------------- */
+
+struct crumb_kernel_machine {
+    crumb_probe *probe; /* its pool runs the kernels too, so that idle threads of another do not spin beside it */
+    bool asked_for_memory;
+};
+
+crumb_status crumb_suite_machine_create(int n_threads, crumb_kernel_machine **out, crumb_error *err) {
+    void *memory;
+    *out = NULL;
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, "a benchmark", &memory, err));
+    crumb_kernel_machine *m = memory;
+    crumb_status status = crumb_probe_create(n_threads, &m->probe, err);
+    if (status == CRUMB_OK)
+        *out = m;
+    else
+        free(m);
+    return status;
+}
+
+void crumb_suite_machine_destroy(crumb_kernel_machine *m) {
+    if (m) crumb_probe_destroy(m->probe);
+    free(m);
+}
+
+int crumb_suite_machine_threads(const crumb_kernel_machine *m) {
+    return crumb_pool_threads(crumb_probe_pool(m->probe));
+}
+
+void crumb_suite_machine_roofs(crumb_kernel_machine *m, size_t kernel, crumb_kernel_roofs *out) {
+    crumb_isa isa = crumb_suite_row(kernel)->isa;
+    if (!m->asked_for_memory) crumb_probe_add_memory(m->probe, NULL); /* without, its roof is 0: unknown */
+    m->asked_for_memory = true;
+    *out = (crumb_kernel_roofs){.read_gb_s = crumb_probe_read(m->probe),
+                                .peak_gops = crumb_probe_dot(m->probe, isa),
+                                .clock_ghz = crumb_probe_clock(m->probe)};
+}
+
+/* ---- a problem --------------------------------------------------------------------------------------------- */
+
 enum { MAX_CHUNKS = 512 };
 
 struct crumb_kernel_bench {
-    crumb_probe *probe; /* and its pool, so that idle threads of another do not spin beside it */
+    crumb_kernel_machine *machine;
     crumb_trial trial;
     float *y;
     char *scratch; /* [threads][scratch_bytes] */
     uint64_t scratch_bytes, n_scratch;
-    const crumb_cpu_layout *packed_for; /* what the trial is packed for now; NULL: nothing */
     crumb_walk walk;
-    bool has_walk, asked_for_memory;
+    bool has_walk;
     /* The run under way. */
     const crumb_cpu_kernel *row;
     crumb_linear_args args;
     uint32_t unit, n_items; /* tile-rows that an item takes a multiple of */
     uint32_t bounds[MAX_CHUNKS + 1];
 };
-
-int crumb_suite_bench_threads(const crumb_kernel_bench *b) {
-    return crumb_pool_threads(crumb_probe_pool(b->probe));
-}
 
 static uint32_t bench_items(void *ctx, uint32_t step) {
     (void)step;
@@ -54,33 +89,31 @@ static void bench_item(void *ctx, uint32_t step, uint32_t item, crumb_walker *wa
 void crumb_suite_bench_destroy(crumb_kernel_bench *b) {
     if (!b) return;
     if (b->has_walk) crumb_walk_retire(&b->walk);
-    crumb_probe_destroy(b->probe);
     crumb_trial_destroy(&b->trial);
     if (b->scratch) crumb_pages_free(b->scratch, b->scratch_bytes * b->n_scratch);
     free(b->y);
     free(b);
 }
 
-static crumb_status fill_bench(crumb_kernel_bench *b, const crumb_kernel_problem *problem, int n_threads,
-                               crumb_error *err) {
+static crumb_status fill_bench(crumb_kernel_bench *b, const crumb_kernel_problem *problem, crumb_error *err) {
     crumb_trial_params params = crumb_suite_trial(problem);
     uint64_t seed = 1;
     void *memory;
     CRUMB_TRY(crumb_trial_create(&params, &seed, &b->trial, err));
-    CRUMB_TRY(crumb_probe_create(n_threads, &b->probe, err));
     b->scratch_bytes = crumb_round_up(b->trial.scratch_bytes, 64);
     CRUMB_TRY(crumb_calloc((uint64_t)params.n * params.m, sizeof(float), "results", &memory, err));
     b->y = memory;
-    b->n_scratch = (uint64_t)crumb_suite_bench_threads(b);
+    b->n_scratch = (uint64_t)crumb_suite_machine_threads(b->machine);
     CRUMB_TRY(crumb_pages_alloc(b->n_scratch * b->scratch_bytes, "scratch", &memory, err));
     b->scratch = memory;
-    crumb_walk_init(&b->walk, crumb_probe_pool(b->probe), crumb_suite_bench_threads(b), 1, bench_items, bench_item, b);
+    crumb_walk_init(&b->walk, crumb_probe_pool(b->machine->probe), crumb_suite_machine_threads(b->machine), 1,
+                    bench_items, bench_item, b);
     b->has_walk = true;
     return CRUMB_OK;
 }
 
-crumb_status crumb_suite_bench_create(const crumb_kernel_problem *problem, int n_threads, crumb_kernel_bench **out,
-                                      crumb_error *err) {
+crumb_status crumb_suite_bench_create(crumb_kernel_machine *machine, const crumb_kernel_problem *problem,
+                                      crumb_kernel_bench **out, crumb_error *err) {
     void *memory;
     *out = NULL;
     if (!crumb_suite_fits(problem))
@@ -88,7 +121,8 @@ crumb_status crumb_suite_bench_create(const crumb_kernel_problem *problem, int n
                           problem->k);
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "a benchmark", &memory, err));
     crumb_kernel_bench *b = memory;
-    crumb_status status = fill_bench(b, problem, n_threads, err);
+    b->machine = machine;
+    crumb_status status = fill_bench(b, problem, err);
     if (status == CRUMB_OK)
         *out = b;
     else
@@ -99,19 +133,11 @@ crumb_status crumb_suite_bench_create(const crumb_kernel_problem *problem, int n
 /* Points the bench at a kernel, and lays weights and activations out for it. */
 static crumb_status choose(crumb_kernel_bench *b, size_t kernel, const char *knobs, crumb_error *err) {
     const crumb_cpu_kernel *row = crumb_suite_row(kernel);
-    const void *packed = b->trial.packed, *prepared = b->trial.prepared;
     b->row = row;
     b->args = crumb_trial_args(&b->trial, b->y, b->trial.params.m);
     b->args.knobs = crumb_cpu_knobs_parse(row->op, knobs);
     b->unit = row->layout ? row->layout->rows / CRUMB_TILE_ROWS : 1;
-    if (!row->layout) return CRUMB_OK;
-    b->args.packed = packed;
-    b->args.prepared = prepared;
-    if (row->layout == b->packed_for) return CRUMB_OK;
-    b->packed_for = NULL;
-    CRUMB_TRY(crumb_trial_pack(&b->trial, row->layout, &b->args, err));
-    b->packed_for = row->layout;
-    return CRUMB_OK;
+    return row->layout ? crumb_trial_pack(&b->trial, row->layout, &b->args, err) : CRUMB_OK;
 }
 
 static void flush(const void *p, uint64_t n_bytes) {
@@ -138,7 +164,8 @@ static void cut(crumb_kernel_bench *b) {
     for (uint32_t at = 0; at < n_units && b->n_items < MAX_CHUNKS; b->bounds[++b->n_items] = at)
         at = b->n_items + 1 == MAX_CHUNKS
                  ? n_units
-                 : crumb_chunk_end(at, n_units, unit_bytes, crumb_suite_bench_threads(b), b->args.knobs.share);
+                 : crumb_chunk_end(at, n_units, unit_bytes, crumb_suite_machine_threads(b->machine),
+                                   b->args.knobs.share);
 }
 
 crumb_status crumb_suite_bench_run(crumb_kernel_bench *b, size_t kernel, const char *knobs, bool cold, double *ns,
@@ -152,7 +179,7 @@ crumb_status crumb_suite_bench_run(crumb_kernel_bench *b, size_t kernel, const c
         flush(w->mins, scale_bytes(w));
     }
     cut(b);
-    crumb_probe_wake(b->probe);
+    crumb_probe_wake(b->machine->probe);
     *ns = run_once(b);
     return CRUMB_OK;
 }
@@ -174,15 +201,6 @@ crumb_status crumb_suite_bench_run_near(crumb_kernel_bench *b, size_t kernel, do
     *ns = (double)(crumb_now_ns() - began);
     *share = (double)args.tile1 / (double)b->args.tile1;
     return CRUMB_OK;
-}
-
-void crumb_suite_bench_roofs(crumb_kernel_bench *b, size_t kernel, crumb_kernel_roofs *out) {
-    crumb_isa isa = crumb_suite_row(kernel)->isa;
-    if (!b->asked_for_memory) crumb_probe_add_memory(b->probe, NULL); /* without, its roof is 0: unknown */
-    b->asked_for_memory = true;
-    *out = (crumb_kernel_roofs){.read_gb_s = crumb_probe_read(b->probe),
-                                .peak_gops = crumb_probe_dot(b->probe, isa),
-                                .clock_ghz = crumb_probe_clock(b->probe)};
 }
 
 uint64_t crumb_suite_bench_bytes(const crumb_kernel_bench *b, size_t kernel) {

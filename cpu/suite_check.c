@@ -26,7 +26,7 @@ static double squared_error(const float *y, const float *expected, uint64_t n) {
 }
 
 /* For kernels that state an error: as a part of the result's power. */
-static void compare_power(const crumb_cpu_kernel *row, const crumb_trial *t, const float *y, const float *expected,
+static void compare_power(const crumb_cpu_kernel *row, crumb_trial *t, const float *y, const float *expected,
                           crumb_kernel_check *out) {
     const double power = crumb_trial_power(t, expected), error = squared_error(y, expected, out->n_values);
     out->nmse = power > 0 ? error / power : error;
@@ -36,7 +36,7 @@ static void compare_power(const crumb_cpu_kernel *row, const crumb_trial *t, con
                  (double)row->max_nmse);
 }
 
-static void compare(const crumb_cpu_kernel *row, const crumb_trial *t, const float *y, const float *expected,
+static void compare(const crumb_cpu_kernel *row, crumb_trial *t, const float *y, const float *expected,
                     crumb_kernel_check *out) {
     const crumb_trial_params *p = &t->params;
     *out = (crumb_kernel_check){.ok = true, .n_values = (uint64_t)p->n * p->m};

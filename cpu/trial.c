@@ -215,7 +215,7 @@ static crumb_status create_activations(crumb_trial *t, uint64_t *seed, crumb_err
 }
 
 crumb_status crumb_trial_create(const crumb_trial_params *params, uint64_t *seed, crumb_trial *out, crumb_error *err) {
-    *out = (crumb_trial){.params = *params};
+    *out = (crumb_trial){.params = *params, .power = -1};
     CRUMB_TRY(create_weights(out, seed, err));
     CRUMB_TRY(create_activations(out, seed, err));
     CRUMB_TRY(allocate(params->m * sizeof(float), &out->bias, err));
@@ -230,6 +230,7 @@ static void unpack(crumb_trial *t) {
     if (t->packed) crumb_pages_free(t->packed, t->packed_bytes);
     free(t->prepared);
     t->packed = t->prepared = NULL;
+    t->packed_for = NULL;
 }
 
 void crumb_trial_destroy(crumb_trial *t) {
@@ -264,8 +265,8 @@ crumb_linear_args crumb_trial_args(const crumb_trial *t, float *y, size_t y_stri
                                .scratch_bytes = t->scratch_bytes};
 }
 
-crumb_status crumb_trial_pack(crumb_trial *t, const crumb_cpu_layout *layout, crumb_linear_args *args,
-                              crumb_error *err) {
+static crumb_status pack(crumb_trial *t, const crumb_cpu_layout *layout, const crumb_linear_args *args,
+                         crumb_error *err) {
     unpack(t);
     t->packed_bytes = layout->packed_bytes(&t->w);
     CRUMB_TRY(crumb_pages_alloc(t->packed_bytes, "a trial's weights", &t->packed, err));
@@ -274,12 +275,19 @@ crumb_status crumb_trial_pack(crumb_trial *t, const crumb_cpu_layout *layout, cr
         CRUMB_TRY(allocate(layout->prepared_bytes(args), &t->prepared, err));
         layout->prepare(args, t->prepared);
     }
+    t->packed_for = layout;
+    return CRUMB_OK;
+}
+
+crumb_status crumb_trial_pack(crumb_trial *t, const crumb_cpu_layout *layout, crumb_linear_args *args,
+                              crumb_error *err) {
+    if (t->packed_for != layout) CRUMB_TRY(pack(t, layout, args, err));
     args->packed = t->packed;
     args->prepared = t->prepared;
     return CRUMB_OK;
 }
 
-double crumb_trial_power(const crumb_trial *t, const float *y) {
+static double compute_power(const crumb_trial *t, const float *y) {
     const crumb_trial_params *p = &t->params;
     float *row = t->scratch;
     double power = 0, random = 0;
@@ -292,4 +300,9 @@ double crumb_trial_power(const crumb_trial *t, const float *y) {
         }
     }
     return power > random ? power : random;
+}
+
+double crumb_trial_power(crumb_trial *t, const float *y) {
+    if (t->power < 0) t->power = compute_power(t, y);
+    return t->power;
 }

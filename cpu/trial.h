@@ -39,8 +39,10 @@ typedef struct crumb_trial {
     float *bias, *add; /* [m], [n][m] */
     void *scratch;
     size_t scratch_bytes, codes_bytes;
-    void *packed, *prepared; /* of the last crumb_trial_pack */
+    void *packed, *prepared; /* of the last crumb_trial_pack, for packed_for */
     size_t packed_bytes;
+    const crumb_cpu_layout *packed_for; /* NULL: nothing is packed */
+    double power;                       /* of crumb_trial_power; below 0: not asked yet */
 } crumb_trial;
 
 uint64_t crumb_random_u64(uint64_t *state);
@@ -54,13 +56,13 @@ void crumb_trial_destroy(crumb_trial *trial);
 crumb_linear_args crumb_trial_args(const crumb_trial *trial, float *y, size_t y_stride);
 
 /* Makes weights and activations what a kernel with a layout of its own reads, and points args there. The trial keeps
- * them until the next call. */
+ * them until it is packed for another layout. */
 crumb_status crumb_trial_pack(crumb_trial *trial, const crumb_cpu_layout *layout, crumb_linear_args *args,
                               crumb_error *err);
 
 /* What the squared error of results is judged by where a kernel's row allows one: the sum of the squares of the
  * reference's results y [n][m], or, where it is larger, what that would be were the signs of products random, since a
- * few y may be next to 0 by chance. Overwrites the trial's scratch. */
-double crumb_trial_power(const crumb_trial *trial, const float *y);
+ * few y may be next to 0 by chance. Computed once. Overwrites the trial's scratch. */
+double crumb_trial_power(crumb_trial *trial, const float *y);
 
 #endif

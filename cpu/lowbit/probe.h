@@ -3,10 +3,17 @@
 #include "cpu/lowbit/linear.h"
 #include "cpu/probe.h"
 
+/* Sanitized code says nothing of speed: there it need only run. */
+#if defined(CRUMB_ROLLED)
+enum { PROBE_SHARE = 64 };
+#else
+enum { PROBE_SHARE = 1 };
+#endif
+
 SIMD_INLINE uint64_t probe_dot(uint64_t rounds) {
     vint acc[CRUMB_PROBE_CHAINS], codes = v_broadcast_bytes(1), q = v_broadcast_bytes(1);
     UNROLL for (int i = 0; i < CRUMB_PROBE_CHAINS; i++) acc[i] = v_zero();
-    for (uint64_t r = 0; r < rounds; r++) UNROLL for (int i = 0; i < CRUMB_PROBE_CHAINS; i += 2) {
+    for (uint64_t r = 0; r < rounds / PROBE_SHARE; r++) UNROLL for (int i = 0; i < CRUMB_PROBE_CHAINS; i += 2) {
             q = v_pin(q); /* else one product would serve all */
             vint weights[2] = {codes, codes};
             dot_steps(&acc[i], weights, q, 2);

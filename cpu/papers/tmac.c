@@ -14,20 +14,23 @@ static uint32_t row_of_index(uint32_t i, tmac_method how) {
     return i / 32 * 32 + (how.quantized ? 8 * (byte % 4) + byte / 4 : byte);
 }
 
-static unsigned index_of_row(const crumb_matrix *w, uint32_t m, uint32_t table, unsigned bit) {
-    unsigned index = 0;
-    for (uint32_t j = 0; j < 4; j++) index |= (crumb_papers_code(w, m, 4 * table + j) >> bit & 1) << j;
-    return index;
+/* Bit `bit` of the codes of four weights of a row, as an index into their table. */
+static unsigned index_of(const uint8_t codes[4], unsigned bit) {
+    return (codes[0] >> bit & 1u) | (codes[1] >> bit & 1u) << 1 | (codes[2] >> bit & 1u) << 2 |
+           (codes[3] >> bit & 1u) << 3;
 }
 
-/* 64 indices into one table, two a byte. */
-static void pack_block(const crumb_matrix *w, tmac_method how, uint32_t block, uint32_t table, unsigned bit,
-                       uint8_t *to) {
-    memset(to, 0, TMAC_BLOCK_BYTES);
+/* 64 indices into one table, two a byte, for each bit: bit b's at to + (bits - 1 - b) * bit_stride. */
+static void pack_block(const crumb_matrix *w, tmac_method how, uint32_t block, uint32_t table, uint8_t *to,
+                       size_t bit_stride) {
+    for (unsigned bit = 0; bit < w->bits; bit++) memset(to + bit * bit_stride, 0, TMAC_BLOCK_BYTES);
     for (uint32_t i = 0; i < TMAC_BLOCK_ROWS; i++) {
-        unsigned index = index_of_row(w, block * TMAC_BLOCK_ROWS + row_of_index(i, how), table, bit);
-        uint32_t byte = how.interleaved ? i % 32 : i / 2, half = how.interleaved ? i / 32 : i % 2;
-        to[byte] |= (uint8_t)(index << (4 * half));
+        const uint32_t m = block * TMAC_BLOCK_ROWS + row_of_index(i, how);
+        const uint32_t byte = how.interleaved ? i % 32 : i / 2, half = how.interleaved ? i / 32 : i % 2;
+        uint8_t codes[4];
+        for (uint32_t j = 0; j < 4; j++) codes[j] = (uint8_t)crumb_papers_code(w, m, 4 * table + j);
+        for (unsigned bit = 0; bit < w->bits; bit++)
+            to[(w->bits - 1 - bit) * bit_stride + byte] |= (uint8_t)(index_of(codes, bit) << (4 * half));
     }
 }
 
@@ -36,11 +39,9 @@ static void pack(const crumb_matrix *w, void *packed, tmac_method how) {
     for (uint32_t block = 0; block < s.n_blocks; block++)
         for (uint32_t step = 0; step < s.n_steps; step++) {
             const tmac_place place = tmac_place_of(&s, w->bits, how, block, step);
-            for (unsigned bit = 0; bit < w->bits; bit++)
-                for (uint32_t t = 0; t < TMAC_TABLES; t++)
-                    pack_block(w, how, block, step * TMAC_TABLES + t, bit,
-                               (uint8_t *)packed + place.offset + (w->bits - 1 - bit) * place.bit_stride +
-                                   t * place.table_stride);
+            for (uint32_t t = 0; t < TMAC_TABLES; t++)
+                pack_block(w, how, block, step * TMAC_TABLES + t,
+                           (uint8_t *)packed + place.offset + t * place.table_stride, place.bit_stride);
         }
 }
 

@@ -120,10 +120,10 @@ static crumb_status set_up(crumb_session *s, crumb_error *err) {
     crumb_plan *plan;
     CRUMB_TRY(crumb_sampler_init(&s->sampler, &sampling, s->model->net.hparams.vocab_size, err));
     CRUMB_TRY(ban_end_tokens(s, err));
+    CRUMB_TRY(build_graph(s, err));
+    CRUMB_TRY(create_kv(s, err)); /* what a context too large for the machine fails with comes first */
     CRUMB_TRY(crumb_calloc(p->n_batch, sizeof *s->rows, "the batch", (void **)&s->rows, err));
     CRUMB_TRY(crumb_calloc(p->n_ctx, sizeof *s->tokens, "the context", (void **)&s->tokens, err));
-    CRUMB_TRY(build_graph(s, err));
-    CRUMB_TRY(create_kv(s, err));
     CRUMB_TRY(get_plan(s, 0, &plan, err));
     return get_plan(s, BATCH_BUCKET, &plan, err);
 }

@@ -1,7 +1,8 @@
 /* What `crumb kernels` and `crumb tune` ask of a backend about its kernels, so that neither knows any device.
  *
  * A backend has one table of kernels; here each is a number below n_kernels(). A problem is a linear layer by its
- * number format and shape; its weights are random. A bench holds one problem's data and runs kernels on it in turns.
+ * number format and shape; its weights are random. A machine is a device's threads and the probes of its limits; a
+ * bench holds one problem's data and runs kernels on it in turns.
  */
 #ifndef CRUMB_KERNEL_SUITE_H
 #define CRUMB_KERNEL_SUITE_H
@@ -50,6 +51,7 @@ typedef struct crumb_kernel_check {
     char where[160];
 } crumb_kernel_check;
 
+typedef struct crumb_kernel_machine crumb_kernel_machine;
 typedef struct crumb_kernel_bench crumb_kernel_bench;
 
 typedef struct crumb_kernel_roofs {
@@ -84,11 +86,16 @@ typedef struct crumb_kernel_suite {
     crumb_status (*error)(size_t kernel, const crumb_kernel_problem *problem, uint64_t seed, double *nmse,
                           crumb_error *err);
 
-    /* n_threads 0: one per core. */
-    crumb_status (*bench_create)(const crumb_kernel_problem *problem, int n_threads, crumb_kernel_bench **out,
-                                 crumb_error *err);
+    /* n_threads 0: one per core. A machine outlives its benches. */
+    crumb_status (*machine_create)(int n_threads, crumb_kernel_machine **out, crumb_error *err);
+    void (*machine_destroy)(crumb_kernel_machine *machine); /* NULL is allowed */
+    int (*machine_threads)(const crumb_kernel_machine *machine);
+    /* Measures the roofs once more, for this kernel. */
+    void (*machine_roofs)(crumb_kernel_machine *machine, size_t kernel, crumb_kernel_roofs *out);
+
+    crumb_status (*bench_create)(crumb_kernel_machine *machine, const crumb_kernel_problem *problem,
+                                 crumb_kernel_bench **out, crumb_error *err);
     void (*bench_destroy)(crumb_kernel_bench *bench);
-    int (*bench_threads)(const crumb_kernel_bench *bench);
     /* Nanoseconds of one run. cold: nothing of the weights is in any cache. */
     crumb_status (*bench_run)(crumb_kernel_bench *bench, size_t kernel, const char *knobs, bool cold, double *ns,
                               crumb_error *err);
@@ -96,8 +103,6 @@ typedef struct crumb_kernel_suite {
      * *share is the part of the problem's rows. */
     crumb_status (*bench_run_near)(crumb_kernel_bench *bench, size_t kernel, double *ns, double *share,
                                    crumb_error *err);
-    /* Measures the roofs once more, for this kernel. */
-    void (*bench_roofs)(crumb_kernel_bench *bench, size_t kernel, crumb_kernel_roofs *out);
     /* Bytes of weights (codes, scales, mins) that one run reads. */
     uint64_t (*bench_bytes)(const crumb_kernel_bench *bench, size_t kernel);
 } crumb_kernel_suite;

@@ -18,6 +18,7 @@ static const uint32_t standard_groups[] = {0};
 
 typedef struct perf_state {
     kernels_choice choice;
+    crumb_kernel_machine *machine;
     crumb_kernel_problem problem; /* the kernels' activations differ */
     kernels_turns turns;
     double nmse[TURNS_MAX_KERNELS]; /* of each, against activations in full precision */
@@ -52,7 +53,7 @@ static void print_text(const perf_state *p) {
     const perf_result first = result_of(&p->turns, 0);
     cli_print("\n%s bits, group %u, %u x %u, %u rows, %d threads, weights %s: memory %.1f GB/s, clock %.2f GHz\n",
               p->problem.format->name, p->problem.group, p->problem.m, p->problem.k, p->problem.n,
-              p->choice.suite->bench_threads(p->turns.bench), p->choice.options->cold ? "cold" : "warm",
+              p->choice.suite->machine_threads(p->machine), p->choice.options->cold ? "cold" : "warm",
               first.measure[TURNS_READ_GB_S], first.measure[TURNS_CLOCK_GHZ]);
     cli_print("%-28s %10s %7s %7s %8s %7s %7s %8s  %s\n", "kernel", "us", "GB/s", "% read", "GOPS", "% peak", "gamma",
               "error", "limit");
@@ -74,7 +75,7 @@ static void add_json(const perf_state *p) {
         json_add_u64(entry, "m", p->problem.m);
         json_add_u64(entry, "k", p->problem.k);
         json_add_u64(entry, "n", p->problem.n);
-        json_add_u64(entry, "threads", (uint64_t)p->choice.suite->bench_threads(p->turns.bench));
+        json_add_u64(entry, "threads", (uint64_t)p->choice.suite->machine_threads(p->machine));
         cJSON_AddBoolToObject(entry, "cold", p->choice.options->cold);
         json_add_real(entry, "ns", r.measure[TURNS_NS]);
         json_add_u64(entry, "weight_bytes", r.n_bytes);
@@ -127,8 +128,8 @@ static crumb_status measure_errors(perf_state *p, crumb_error *err) {
 
 static crumb_status time_problem(perf_state *p, size_t *n_timed, crumb_error *err) {
     const cli_options *o = p->choice.options;
-    crumb_status status = kernels_turns_create(p->choice.suite, &p->problem, (int)o->n_threads, (size_t)o->rounds,
-                                               o->cold, &p->turns, err);
+    crumb_status status =
+        kernels_turns_create(p->choice.suite, p->machine, &p->problem, (size_t)o->rounds, o->cold, &p->turns, err);
     if (status == CRUMB_OK) status = choose_series(p, err);
     if (status == CRUMB_OK) status = measure_errors(p, err);
     if (status == CRUMB_OK) status = kernels_turns_run(&p->turns, err);
@@ -166,7 +167,9 @@ int kernels_perf(const cli_options *options) {
     cJSON *document = options->json ? json_document() : NULL;
     if (document) p->entries = cJSON_AddArrayToObject(document, "results");
     cli_catch_interrupt();
+    if (status == CRUMB_OK) status = p->choice.suite->machine_create((int)options->n_threads, &p->machine, &err);
     if (status == CRUMB_OK) status = time_all(p, &n_timed, &err);
+    if (p->machine) p->choice.suite->machine_destroy(p->machine);
     if (status == CRUMB_OK && document)
         status = json_print(document, false, "\n", &err);
     else

@@ -17,12 +17,13 @@ static double gamma_of(const crumb_kernel_problem *p, double ns, double share, d
     return ns * clock_ghz / vectors;
 }
 
-crumb_status kernels_turns_create(const crumb_kernel_suite *suite, const crumb_kernel_problem *problem, int n_threads,
-                                  size_t rounds, bool cold, kernels_turns *out, crumb_error *err) {
-    *out = (kernels_turns){.suite = suite, .problem = *problem, .cold = cold, .rounds = rounds};
+crumb_status kernels_turns_create(const crumb_kernel_suite *suite, crumb_kernel_machine *machine,
+                                  const crumb_kernel_problem *problem, size_t rounds, bool cold, kernels_turns *out,
+                                  crumb_error *err) {
+    *out = (kernels_turns){.suite = suite, .machine = machine, .problem = *problem, .cold = cold, .rounds = rounds};
     out->sorted = calloc(rounds, sizeof *out->sorted);
     if (!out->sorted) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu rounds", rounds);
-    return suite->bench_create(problem, n_threads, &out->bench, err);
+    return suite->bench_create(machine, problem, &out->bench, err);
 }
 
 crumb_status kernels_turns_add(kernels_turns *t, size_t kernel, crumb_error *err) {
@@ -52,10 +53,10 @@ static crumb_status measure(kernels_turns *t, turns_series *s, size_t round, cru
     const crumb_kernel_suite *suite = t->suite;
     double ns, near_ns, share;
     crumb_kernel_roofs before, after;
-    suite->bench_roofs(t->bench, s->kernel, &before);
+    suite->machine_roofs(t->machine, s->kernel, &before);
     CRUMB_TRY(suite->bench_run(t->bench, s->kernel, "", t->cold, &ns, err));
     CRUMB_TRY(suite->bench_run_near(t->bench, s->kernel, &near_ns, &share, err));
-    suite->bench_roofs(t->bench, s->kernel, &after);
+    suite->machine_roofs(t->machine, s->kernel, &after);
     const crumb_kernel_roofs roofs = halfway(&before, &after);
     double *v = s->values + round;
     const size_t stride = t->rounds;
@@ -64,7 +65,7 @@ static crumb_status measure(kernels_turns *t, turns_series *s, size_t round, cru
         roofs.read_gb_s > 0 ? (double)suite->bench_bytes(t->bench, s->kernel) / ns / roofs.read_gb_s : 0;
     v[TURNS_PEAK_SHARE * stride] = roofs.peak_gops > 0 ? gops_of(&t->problem, ns) / roofs.peak_gops : 0;
     v[TURNS_GAMMA * stride] = gamma_of(&t->problem, near_ns, share, roofs.clock_ghz);
-    v[TURNS_NEAR_SHARE * stride] = near_ns / share / suite->bench_threads(t->bench) / ns;
+    v[TURNS_NEAR_SHARE * stride] = near_ns / share / suite->machine_threads(t->machine) / ns;
     v[TURNS_READ_GB_S * stride] = roofs.read_gb_s;
     v[TURNS_PEAK_GOPS * stride] = roofs.peak_gops;
     v[TURNS_CLOCK_GHZ * stride] = roofs.clock_ghz;

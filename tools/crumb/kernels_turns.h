@@ -27,6 +27,7 @@ typedef struct turns_series {
 
 typedef struct kernels_turns {
     const crumb_kernel_suite *suite;
+    crumb_kernel_machine *machine;
     crumb_kernel_problem problem;
     crumb_kernel_bench *bench;
     bool cold;
@@ -35,9 +36,10 @@ typedef struct kernels_turns {
     double *sorted; /* [rounds] */
 } kernels_turns;
 
-/* n_threads 0: one per core. Destroyed by the caller, also after a failure. */
-crumb_status kernels_turns_create(const crumb_kernel_suite *suite, const crumb_kernel_problem *problem, int n_threads,
-                                  size_t rounds, bool cold, kernels_turns *out, crumb_error *err);
+/* The machine outlives them. Destroyed by the caller, also after a failure. */
+crumb_status kernels_turns_create(const crumb_kernel_suite *suite, crumb_kernel_machine *machine,
+                                  const crumb_kernel_problem *problem, size_t rounds, bool cold, kernels_turns *out,
+                                  crumb_error *err);
 /* Kernels after the TURNS_MAX_KERNELS first ones are left out. */
 crumb_status kernels_turns_add(kernels_turns *turns, size_t kernel, crumb_error *err);
 /* Ends early when Ctrl-C was pressed; then nothing of it means anything. */

@@ -61,7 +61,8 @@ static crumb_status set_up(suite_state *s, const cli_options *o, crumb_error *er
     if (o->bench_threads.n != 1) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--suite takes one number of threads (-t)");
     s->n_threads = bench_resolve_threads(o->bench_threads.value[0]);
     CRUMB_TRY(kernels_choose(o, NULL, 0, NULL, 0, &s->choice, err));
-    return read_tier(s, o->target, err);
+    CRUMB_TRY(read_tier(s, o->target, err));
+    return s->choice.suite->machine_create(s->n_threads, &s->machine, err);
 }
 
 static crumb_status run_sections(suite_state *s, bool counting, crumb_error *err) {
@@ -79,10 +80,12 @@ int bench_suite(const cli_options *options) {
     if (status == CRUMB_OK && s.n_cases == 0)
         status = crumb_fail(&err, CRUMB_ERR_ARGUMENT, "--filter %s: no case of the suite has this in its name",
                             options->kernel_filter ? options->kernel_filter : "");
-    if (status != CRUMB_OK) return cli_fail(&err);
-    suite_print_begin(&s);
-    status = run_sections(&s, false, &err);
-    cli_progress_clear();
-    suite_print_end(&s); /* what was measured until a failure stays readable */
+    if (status == CRUMB_OK) {
+        suite_print_begin(&s);
+        status = run_sections(&s, false, &err);
+        cli_progress_clear();
+        suite_print_end(&s); /* what was measured until a failure stays readable */
+    }
+    if (s.machine) s.choice.suite->machine_destroy(s.machine);
     return status == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
 }

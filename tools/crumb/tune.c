@@ -280,15 +280,17 @@ static crumb_status tune(const cli_options *options, crumb_error *err) {
     CRUMB_TRY(open_database(options, true, &db, err));
     cli_catch_interrupt();
     uint64_t end = crumb_now_ns() + budget;
-    crumb_status status = CRUMB_OK;
+    crumb_kernel_machine *machine;
+    crumb_status status = choice.suite->machine_create((int)options->n_threads, &machine, err);
     size_t n_wrong = 0;
     for (size_t i = 0; i < list.n && status == CRUMB_OK && !cli_interrupted(NULL); i++) {
         uint64_t now = crumb_now_ns(), left = end > now ? end - now : 0;
         tune_outcome outcome;
-        status = tune_search(&choice, &list.problem[i], db, now + left / (list.n - i), &outcome, err);
+        status = tune_search(&choice, machine, &list.problem[i], db, now + left / (list.n - i), &outcome, err);
         n_wrong += outcome.n_wrong;
         if (status == CRUMB_OK && outcome.n_candidates > 0) print_outcome(options, &outcome, &status, err);
     }
+    choice.suite->machine_destroy(machine);
     crumb_tuning_close(db);
     if (status == CRUMB_OK && n_wrong)
         return crumb_fail(err, CRUMB_ERR_DEVICE, "%zu candidates computed wrong results", n_wrong);

@@ -215,8 +215,9 @@ static crumb_status search(tuner *t, crumb_error *err) {
     return crumb_tuning_each(t->db, &t->key, keep_best, &t->outcome->best, err);
 }
 
-crumb_status tune_search(const kernels_choice *choice, const crumb_kernel_problem *problem, crumb_tuning *db,
-                         uint64_t deadline_ns, tune_outcome *outcome, crumb_error *err) {
+crumb_status tune_search(const kernels_choice *choice, crumb_kernel_machine *machine,
+                         const crumb_kernel_problem *problem, crumb_tuning *db, uint64_t deadline_ns,
+                         tune_outcome *outcome, crumb_error *err) {
     tuner t = {.choice = choice,
                .suite = choice->suite,
                .problem = problem,
@@ -225,7 +226,7 @@ crumb_status tune_search(const kernels_choice *choice, const crumb_kernel_proble
                .began_ns = crumb_now_ns(),
                .outcome = outcome};
     *outcome = (tune_outcome){0};
-    CRUMB_TRY(t.suite->bench_create(problem, (int)choice->options->n_threads, &t.bench, err));
+    CRUMB_TRY(t.suite->bench_create(machine, problem, &t.bench, err));
     t.suite->identify(t.key.device, t.key.target, t.key.source);
     const size_t standard = t.suite->chosen(problem);
     t.layout = standard == SIZE_MAX ? "" : t.suite->info(standard).layout;
@@ -236,7 +237,7 @@ crumb_status tune_search(const kernels_choice *choice, const crumb_kernel_proble
     t.key.n = problem->n;
     t.key.group = problem->group ? problem->group : (uint32_t)crumb_round_up(problem->k, 32);
     t.key.act = (uint32_t)problem->act;
-    t.key.n_threads = (uint32_t)t.suite->bench_threads(t.bench);
+    t.key.n_threads = (uint32_t)t.suite->machine_threads(machine);
     crumb_status status = search(&t, err);
     cli_progress_clear();
     t.suite->bench_destroy(t.bench);
