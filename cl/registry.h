@@ -46,13 +46,14 @@ typedef struct crumb_cl_kernel {
     crumb_cl_rung rung;
     uint8_t bits; /* of codes; 0: dense */
     bool codebook;
-    uint8_t x;         /* 8: int8 activations from memory; 32: f32, quantized in the kernel; 0: both, by -D X */
-    uint8_t x_bits;    /* the BITS that quantize.cl is built with for it */
-    uint8_t sub_group; /* 0: any */
-    uint16_t tiles;    /* tile-rows of a work-group */
-    uint16_t tokens;   /* rows of activations of a work-group */
-    uint32_t max_n;    /* rows of activations up to which it is meant to be used; it computes any */
-    int rank;          /* higher is preferred among those that fit */
+    uint8_t x;          /* 8: int8 activations from memory; 32: f32, quantized in the kernel; 0: both, by -D X */
+    uint8_t x_bits;     /* the BITS that quantize.cl is built with for it */
+    uint8_t sub_group;  /* 0: any */
+    uint16_t registers; /* per thread: 256 is built with CRUMB_CL_LARGE_REGISTERS on Intel's GPUs */
+    uint16_t tiles;     /* tile-rows of a work-group */
+    uint16_t tokens;    /* rows of activations of a work-group */
+    uint32_t max_n;     /* rows of activations up to which it is meant to be used; it computes any */
+    int rank;           /* higher is preferred among those that fit */
 } crumb_cl_kernel;
 
 /* All rows of cl/kernels.def. */
@@ -92,7 +93,9 @@ uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crum
 /* The longest text that the functions below write. */
 enum { CRUMB_CL_OPTIONS_MAX = 512 };
 /* What every program is built with, beside the options below. */
-#define CRUMB_CL_BUILD_OPTIONS "-cl-fp32-correctly-rounded-divide-sqrt"
+#define CRUMB_CL_BUILD_OPTIONS "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
+
+#define CRUMB_CL_LARGE_REGISTERS "-cl-intel-256-GRF-per-thread"
 
 /* -D options. All write a zero-terminated text of less than CRUMB_CL_OPTIONS_MAX bytes. */
 void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, char *out);

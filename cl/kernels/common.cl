@@ -1,7 +1,7 @@
 /* What all kernels share: the batch, arithmetic that every device does alike, the tile layout, quantization. A program
  * is this file followed by ONE other of this folder, built with
  *
- *     -cl-std=CL1.2 or later   -cl-fp32-correctly-rounded-divide-sqrt   and the -D options that the other file names
+ *     -cl-std=CL1.2   -cl-fp32-correctly-rounded-divide-sqrt   and the -D options that the other file names
  *
  * and never with fast-math options: the kernels compute the same sequences of IEEE operations as cpu/ref, so that a
  * device gives the same numbers as the CPU, bit for bit, where division, sqrt and fma are IEEE. What is not exact says
@@ -393,5 +393,64 @@ static void kv_turn(local float *x, uint n_vectors) {
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+}
+#endif
+
+/* ---- the matrices of a linear layer ------------------------------------------------------------------------------- *
+ * -D PARTS=1|2|3, -D GATED=0|1|2: see linear.cl */
+#ifdef PARTS
+typedef struct {
+    global const uint *codes;
+    global const uchar *scales, *mins;
+    global const half *supers, *super_mins;
+    global const float *bias;
+    global float *y;
+    uint tile0, n_tiles, m, width;
+    float out_scale;
+} part;
+
+#define PART_ARGS(i)                                                                                                   \
+    global const uint *codes##i, global const uchar *scales##i, global const uchar *mins##i,                           \
+        global const half *supers##i, global const half *super_mins##i, global const float *bias##i,                   \
+        global float *y##i, uint tile0_##i, uint n_tiles##i, uint m##i, uint width##i, float out_scale##i
+#define PART(i)                                                                                                        \
+    {                                                                                                                  \
+        codes##i, scales##i, mins##i, supers##i, super_mins##i, bias##i, y##i, tile0_##i, n_tiles##i, m##i, width##i,  \
+            out_scale##i                                                                                               \
+    }
+#if PARTS == 1
+#define PART_ARGS_LIST PART_ARGS(0)
+#define PART_LIST      PART(0)
+#elif PARTS == 2
+#define PART_ARGS_LIST PART_ARGS(0), PART_ARGS(1)
+#define PART_LIST      PART(0), PART(1)
+#else
+#define PART_ARGS_LIST PART_ARGS(0), PART_ARGS(1), PART_ARGS(2)
+#define PART_LIST      PART(0), PART(1), PART(2)
+#endif
+
+/* The part that this work-group computes, and the number of the group within it; each has `tiles` tile-rows. */
+static part part_of_group(private const part *parts, uint tiles, private uint *group) {
+    part w = parts[0];
+    *group = get_group_id(0);
+#if !GATED && PARTS > 1
+    if (*group >= DIV_UP(w.n_tiles, tiles)) {
+        *group -= DIV_UP(w.n_tiles, tiles);
+        w = parts[1];
+#if PARTS > 2
+        if (*group >= DIV_UP(w.n_tiles, tiles)) {
+            *group -= DIV_UP(w.n_tiles, tiles);
+            w = parts[2];
+        }
+#endif
+    }
+#endif
+    return w;
+}
+
+/* The last steps of the sequence, but for `add`. */
+static float finish(private const part *w, uint row, float result) {
+    result = result * w->out_scale;
+    return w->bias && row < w->m ? result + w->bias[row] : result;
 }
 #endif

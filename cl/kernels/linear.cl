@@ -64,26 +64,6 @@
 #define Q_READ global const
 #endif
 
-typedef struct {
-    global const uint *codes;
-    global const uchar *scales, *mins;
-    global const half *supers, *super_mins;
-    global const float *bias;
-    global float *y;
-    uint tile0, n_tiles, m, width;
-    float out_scale;
-} part;
-
-#define PART_ARGS(i)                                                                                                   \
-    global const uint *codes##i, global const uchar *scales##i, global const uchar *mins##i,                           \
-        global const half *supers##i, global const half *super_mins##i, global const float *bias##i,                   \
-        global float *y##i, uint tile0_##i, uint n_tiles##i, uint m##i, uint width##i, float out_scale##i
-#define PART(i)                                                                                                        \
-    {                                                                                                                  \
-        codes##i, scales##i, mins##i, supers##i, super_mins##i, bias##i, y##i, tile0_##i, n_tiles##i, m##i, width##i,  \
-            out_scale##i                                                                                               \
-    }
-
 /* The rows of activations that a work-group works on. Row t of the group is row min(t, last): beyond the batch the last
  * one is computed again and not stored. */
 typedef struct {
@@ -134,7 +114,7 @@ typedef struct {
     int of[TOKENS][ACCS];
 } totals;
 
-static void clear(totals *acc) {
+static void clear(private totals *acc) {
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++)
 #pragma unroll
@@ -153,8 +133,8 @@ static void add_four(uint codes, int q, uint p, int acc[ACCS]) {
 }
 
 /* Adds a 32-block to the sums of this item's row. */
-static void add_block(const activations *a, global const uint *tiles, uint block, local const char *entries,
-                      totals *acc) {
+static void add_block(private const activations *a, global const uint *tiles, uint block, local const char *entries,
+                      private totals *acc) {
     global const uint *tile = tiles + (size_t)block * BITS * TILE_ROWS + get_local_id(0) % TILE_ROWS;
     uint high = 0;
 #pragma unroll
@@ -177,7 +157,7 @@ static void add_block(const activations *a, global const uint *tiles, uint block
 }
 
 /* Row t's sum of half h where sums are of 16, else of all. */
-static int total(const totals *acc, uint t, uint h) {
+static int total(private const totals *acc, uint t, uint h) {
     int sum = 0;
 #pragma unroll
     for (uint i = 0; i < ACCS; i++)
@@ -247,19 +227,19 @@ typedef struct {
     d_rows of[HALVES][OPERANDS];
 } totals;
 
-static void clear(totals *acc) {
+static void clear(private totals *acc) {
 #pragma unroll
     for (uint h = 0; h < HALVES; h++)
 #pragma unroll
         for (uint i = 0; i < OPERANDS; i++) acc->of[h][i] = 0;
 }
 
-static a_rows load_a(const activations *a, uint block) {
+static a_rows load_a(private const activations *a, uint block) {
 #if X == 32
     return AS_A(A_READ((local const a_lane *)(a->q + block * 8 * TOKENS)));
 #else
     a_rows rows;
-    a_lane *lane = (a_lane *)&rows;
+    private a_lane *lane = (private a_lane *)&rows;
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++)
         lane[t] = A_READ_ONE((global const a_lane *)(a->q + min(t, a->last) * a->n_ints + block * 8));
@@ -272,7 +252,7 @@ static a_rows half_of(a_rows rows, uint h) {
 #if HALVES == 1
     return rows;
 #else
-    a_lane *lane = (a_lane *)&rows, keep = h ? SECOND_HALF : FIRST_HALF;
+    private a_lane *lane = (private a_lane *)&rows, keep = h ? SECOND_HALF : FIRST_HALF;
     if (BITS == 1) keep = (get_local_id(0) % SUB_GROUP < SUB_GROUP / 2) == (h == 0) ? ~(a_lane)0 : 0;
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++) lane[t] &= keep;
@@ -287,7 +267,7 @@ static void load_tile(global const uint *tile, uint dwords[BITS]) {
 }
 
 static void make_operands(const uint dwords[BITS], local const char *entries, b_columns b[OPERANDS]) {
-    uint *base = (uint *)&b[0];
+    private uint *base = (private uint *)&b[0];
 #if MATRIX == 8
 #pragma unroll
     for (uint d = 0; d < BASE; d++)
@@ -302,7 +282,7 @@ static void make_operands(const uint dwords[BITS], local const char *entries, b_
 #pragma unroll
     for (uint d = 0; d < BASE; d++) base[d] = dwords[d];
 #if SPLIT
-    uint *extra = (uint *)&b[1];
+    private uint *extra = (private uint *)&b[1];
     const uint mask = BITS == 3 ? 0x55555555u : BITS == 5 ? 0x11111111u : 0x33333333u;
 #pragma unroll
     for (uint d = 0; d < BASE; d++) extra[d] = dwords[BASE + d * EXTRA / BASE] >> EXTRA * (d % SPLIT_WAYS) & mask;
@@ -310,8 +290,8 @@ static void make_operands(const uint dwords[BITS], local const char *entries, b_
 #endif
 }
 
-static void add_block(const activations *a, global const uint *tiles, uint block, local const char *entries,
-                      totals *acc) {
+static void add_block(private const activations *a, global const uint *tiles, uint block, local const char *entries,
+                      private totals *acc) {
     uint dwords[BITS];
     b_columns b[OPERANDS];
     a_rows rows = load_a(a, block);
@@ -323,13 +303,13 @@ static void add_block(const activations *a, global const uint *tiles, uint block
         for (uint i = 0; i < OPERANDS; i++) acc->of[h][i] = MULTIPLY(half_of(rows, h), b[i], acc->of[h][i]);
 }
 
-static int total(const totals *acc, uint t, uint h) {
-    int sum = ((const int *)&acc->of[h][0])[t];
-    return OPERANDS == 2 ? sum + (((const int *)&acc->of[h][OPERANDS - 1])[t] << BASE) : sum;
+static int total(private const totals *acc, uint t, uint h) {
+    int sum = ((private const int *)&acc->of[h][0])[t];
+    return OPERANDS == 2 ? sum + (((private const int *)&acc->of[h][OPERANDS - 1])[t] << BASE) : sum;
 }
 #endif
 
-static int exact_sum(const activations *a, uint t, uint group, int sum, int mul, int sub) {
+static int exact_sum(private const activations *a, uint t, uint group, int sum, int mul, int sub) {
     return mul * sum - sub * a->qsum[min(t, a->last) * a->n_groups + group];
 }
 
@@ -341,7 +321,7 @@ typedef struct {
     int sums[TOKENS][SLICES][TILE_ROWS];
 } stage;
 
-static float tile_result(const activations *a, const part *w, uint tile, uint k_padded, int mul, int sub,
+static float tile_result(private const activations *a, private const part *w, uint tile, uint k_padded, int mul, int sub,
                          local const char *entries, local stage *s) {
     uint lane = get_local_id(0) % TILE_ROWS, slice = get_local_id(0) / TILE_ROWS, n_blocks = k_padded / TILE_K;
     global const uint *codes = w->codes + (size_t)tile * n_blocks * BITS * TILE_ROWS;
@@ -372,11 +352,11 @@ typedef struct {
     float sums[TOKENS][SLICES][HALVES][TILE_ROWS];
 } stage;
 
-static float sx_of(const activations *a, uint t, uint group) {
+static float sx_of(private const activations *a, uint t, uint group) {
     return ROW_SCALE ? 1.0f : a->sx[min(t, a->last) * a->n_scales + group];
 }
 
-static void make_unit(const activations *a, const part *w, uint tile, uint unit, uint k_padded, int mul, int sub,
+static void make_unit(private const activations *a, private const part *w, uint tile, uint unit, uint k_padded, int mul, int sub,
                       local const char *entries, local stage *s) {
     uint lane = get_local_id(0) % TILE_ROWS, slice = get_local_id(0) / TILE_ROWS;
     global const uint *codes = w->codes + (size_t)tile * (k_padded / TILE_K) * BITS * TILE_ROWS;
@@ -399,7 +379,7 @@ static void make_unit(const activations *a, const part *w, uint tile, uint unit,
 }
 
 /* The groups of a round, rising; `n` units of it exist. */
-static float add_round(const activations *a, uint first, uint n, local const stage *s, float result) {
+static float add_round(private const activations *a, uint first, uint n, local const stage *s, float result) {
     uint lane = get_local_id(0) % TILE_ROWS, t = get_local_id(0) / TILE_ROWS;
     for (uint i = 0; i < n; i++)
         for (uint h = 0; h < HALVES; h++) {
@@ -413,7 +393,7 @@ static float add_round(const activations *a, uint first, uint n, local const sta
     return result;
 }
 
-static float tile_result(const activations *a, const part *w, uint tile, uint k_padded, int mul, int sub,
+static float tile_result(private const activations *a, private const part *w, uint tile, uint k_padded, int mul, int sub,
                          local const char *entries, local stage *stages) {
     uint slice = get_local_id(0) / TILE_ROWS, n_units = a->n_groups / HALVES;
     float result = 0;
@@ -430,26 +410,13 @@ static float tile_result(const activations *a, const part *w, uint tile, uint k_
 
 /* ---- the kernel --------------------------------------------------------------------------------------------------- */
 
-/* The last steps of the sequence, but for `add`. */
-static float finish(const part *w, uint row, float result) {
-    result = result * w->out_scale;
-    return w->bias && row < w->m ? result + w->bias[row] : result;
-}
-
 #if MATRIX
 __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
 #endif
 kernel __attribute__((reqd_work_group_size(SIZE, 1, 1))) void
 linear(global const crumb_batch *batch, uint on_outputs, uint k, global const float *x, global const float *aux,
        float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
-       int mul, int sub, global const float *add, local int *scratch, PART_ARGS(0)
-#if PARTS > 1
-       , PART_ARGS(1)
-#endif
-#if PARTS > 2
-       , PART_ARGS(2)
-#endif
-) {
+       int mul, int sub, global const float *add, local int *scratch, PART_ARGS_LIST) {
     local stage stages[X_GROUP ? 2 : 1];
     local char entries[16];
     uint n = N_OF(batch, on_outputs), first = get_group_id(1) * TOKENS;
@@ -483,28 +450,9 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const fl
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    part parts[PARTS] = {PART(0)
-#if PARTS > 1
-                         , PART(1)
-#endif
-#if PARTS > 2
-                         , PART(2)
-#endif
-    };
-    uint group = get_group_id(0);
-    part w = parts[0];
-#if !GATED && PARTS > 1
-    if (group >= DIV_UP(w.n_tiles, TILES)) {
-        group -= DIV_UP(w.n_tiles, TILES);
-        w = parts[1];
-#if PARTS > 2
-        if (group >= DIV_UP(w.n_tiles, TILES)) {
-            group -= DIV_UP(w.n_tiles, TILES);
-            w = parts[2];
-        }
-#endif
-    }
-#endif
+    part parts[PARTS] = {PART_LIST};
+    uint group;
+    part w = part_of_group(parts, TILES, &group);
     uint end = min((group + 1) * TILES, w.n_tiles);
     for (uint i = group * TILES; i < end; i++) {
         uint tile = w.tile0 + i, row = tile * TILE_ROWS + lane;
