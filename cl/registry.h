@@ -92,8 +92,9 @@ uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crum
 
 /* The longest text that the functions below write. */
 enum { CRUMB_CL_OPTIONS_MAX = 512 };
-/* What every program is built with, beside the options below. */
-#define CRUMB_CL_BUILD_OPTIONS "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
+/* What every program is built with, beside the options below. The language is OpenCL C 1.2, the default, but where a
+ * row's own options say 3.0. */
+#define CRUMB_CL_BUILD_OPTIONS "-cl-fp32-correctly-rounded-divide-sqrt"
 
 #define CRUMB_CL_LARGE_REGISTERS "-cl-intel-256-GRF-per-thread"
 

@@ -1,8 +1,9 @@
 /* What all kernels share: the batch, arithmetic that every device does alike, the tile layout, quantization. A program
  * is this file followed by ONE other of this folder, built with
  *
- *     -cl-std=CL1.2   -cl-fp32-correctly-rounded-divide-sqrt   and the -D options that the other file names
+ *     -cl-fp32-correctly-rounded-divide-sqrt   and the -D options that the other file names
  *
+ * in OpenCL C 1.2, or 3.0 with DOT or MATRIX (not all devices declare those functions in 1.2),
  * and never with fast-math options: the kernels compute the same sequences of IEEE operations as cpu/ref, so that a
  * device gives the same numbers as the CPU, bit for bit, where division, sqrt and fma are IEEE. What is not exact says
  * so.
