@@ -32,6 +32,19 @@ static crumb_status choose_isa(const char *target, crumb_isa *out, crumb_error *
     return CRUMB_OK;
 }
 
+static size_t device_list(crumb_device_listing *out, size_t capacity, char *note, size_t note_size) {
+    int cpus[1024];
+    if (note_size) note[0] = 0;
+    if (capacity == 0) return 0;
+    *out = (crumb_device_listing){.name = "cpu",
+                                  .kind = CRUMB_DEVICE_PROCESSOR,
+                                  .n_units = (uint32_t)crumb_cpu_physical(cpus, 1024),
+                                  .memory_bytes = crumb_memory_total_bytes()};
+    crumb_cpu_model_name(out->detail, sizeof out->detail);
+    snprintf(out->target, sizeof out->target, "%s", crumb_isa_name(crumb_isa_best()));
+    return 1;
+}
+
 static void device_close(crumb_device *d) {
     if (!d) return;
     crumb_pool_destroy(d->pool);
@@ -90,6 +103,15 @@ static crumb_status buffer_create(crumb_device *d, uint64_t n_bytes, const char 
     *out = b;
     *host = b->data;
     return CRUMB_OK;
+}
+
+/* Kernels read what the host writes. */
+static crumb_status buffer_commit(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes,
+                                  crumb_error *err) {
+    (void)d;
+    if (offset <= b->n_bytes && n_bytes <= b->n_bytes - offset) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_ARGUMENT, "bytes %llu to %llu of a buffer of %llu", (unsigned long long)offset,
+                      (unsigned long long)(offset + n_bytes), (unsigned long long)b->n_bytes);
 }
 
 static void buffer_destroy(crumb_device *d, crumb_buffer *b) {
@@ -154,10 +176,12 @@ static crumb_status kv_create(crumb_device *d, const crumb_kv_params *params, cr
 
 const crumb_backend crumb_backend_cpu = {
     .name = "cpu",
-    .device = {.open = device_open,
+    .device = {.list = device_list,
+               .open = device_open,
                .close = device_close,
                .get_info = device_get_info,
                .buffer_create = buffer_create,
+               .buffer_commit = buffer_commit,
                .buffer_destroy = buffer_destroy,
                .kv_create = kv_create,
                .kv_destroy = kv_destroy},

@@ -176,23 +176,18 @@ static crumb_status add_op(crumb_recorder *r, size_t *index, crumb_error *err) {
     return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "the CPU backend does not know this op");
 }
 
-static crumb_status name_op(const crumb_plan_desc *desc, size_t i, crumb_status status, crumb_error *err) {
-    return crumb_fail_prefix(err, status, "op %zu (%s, layer %u)", i, crumb_op_name(desc->ops[i].kind),
-                             desc->ops[i].layer);
-}
-
 static crumb_status add_all_ops(crumb_recorder *r, crumb_error *err) {
     const crumb_plan_desc *desc = r->desc;
     bool rotates = false;
     for (size_t i = 0; i < desc->n_ops; i++) {
-        crumb_status status = crumb_op_check(desc, i, err);
-        if (status != CRUMB_OK) return name_op(desc, i, status, err);
+        crumb_status status = crumb_op_check(desc, desc->kv ? &desc->kv->params : NULL, i, err);
+        if (status != CRUMB_OK) return crumb_op_fail(desc, i, status, err);
         rotates = rotates || desc->ops[i].kind == CRUMB_OP_ROPE;
     }
     if (rotates) crumb_record_step(r, NULL, &crumb_step_rope_table);
     for (size_t i = 0; i < desc->n_ops; i++) {
         crumb_status status = add_op(r, &i, err);
-        if (status != CRUMB_OK) return name_op(desc, i, status, err);
+        if (status != CRUMB_OK) return crumb_op_fail(desc, i, status, err);
     }
     return CRUMB_OK;
 }

@@ -13,6 +13,7 @@
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
 #include "cpu/walk.h"
+#include "host/kernel/op.h"
 
 struct crumb_device {
     crumb_pool *pool;
@@ -138,6 +139,7 @@ struct crumb_plan {
     uint32_t block_rows; /* most rows of a row block */
     uint32_t n_vocab;    /* of the smallest embedding table; 0: the plan has none */
     bool has_attention, has_select;
+    crumb_rows_rule rule; /* for the rows of a replay */
 
     char *scratch;
     uint64_t scratch_bytes;
@@ -170,14 +172,6 @@ extern const crumb_step_kind crumb_step_rotate, crumb_step_attention;
 size_t crumb_linear_input_bytes(const crumb_step *s, uint32_t capacity);
 /* Bytes of scratch that a thread needs for attention with these shapes. */
 size_t crumb_attention_scratch_bytes(const crumb_kv_ops *kv, uint32_t n_head, uint32_t n_head_kv, uint32_t head_dim);
-
-/* Checks an op's values, shapes and pointers (plan_check.c). */
-crumb_status crumb_op_check(const crumb_plan_desc *desc, size_t index, crumb_error *err);
-/* The values that an op reads and writes; returns how many (at most CRUMB_OP_MAX_VALUES). */
-enum { CRUMB_OP_MAX_VALUES = 4 };
-size_t crumb_op_reads(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]);
-size_t crumb_op_writes(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]);
-const char *crumb_op_name(crumb_op_kind kind);
 
 static inline float *crumb_plan_floats(const crumb_plan *p, crumb_value v) {
     return (float *)(void *)(p->scratch + p->values[v].offset);

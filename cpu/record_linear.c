@@ -11,20 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether nobody reads the value that op `index` makes, except the op after it. */
-static bool only_next_reads(const crumb_recorder *r, size_t index, crumb_value v) {
-    for (size_t i = index + 2; i < r->desc->n_ops; i++) {
-        crumb_value values[CRUMB_OP_MAX_VALUES];
-        size_t n = crumb_op_reads(crumb_record_op(r, i), values);
-        for (size_t j = 0; j < n; j++)
-            if (values[j] == v) return false;
-        n = crumb_op_writes(crumb_record_op(r, i), values);
-        for (size_t j = 0; j < n; j++)
-            if (values[j] == v) return true;
-    }
-    return true;
-}
-
 /* A norm can be folded into the linear op behind it, unless that would write where other threads still read the norm's
  * input. */
 bool crumb_record_norm_folds(const crumb_recorder *r, size_t index) {
@@ -33,7 +19,7 @@ bool crumb_record_norm_folds(const crumb_recorder *r, size_t index) {
     if (norm->norm.head_dim && norm->norm.head_dim != r->desc->values[norm->norm.x].width) return false;
     for (int i = 0; i < linear->linear.n_parts; i++)
         if (crumb_record_slot(r, linear->linear.part[i].out) == crumb_record_slot(r, norm->norm.x)) return false;
-    return only_next_reads(r, index, norm->norm.out);
+    return crumb_op_only_next_reads(r->desc, index, norm->norm.out);
 }
 
 /* A gated activation can be folded into the linear op that makes gate and up whole, unless its result would overwrite

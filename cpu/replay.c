@@ -49,40 +49,13 @@ static void run_item(void *ctx, uint32_t step, uint32_t item, crumb_walker *walk
 }
 
 void crumb_cpu_plan_start(crumb_plan *p) {
+    p->rule = (crumb_rows_rule){.max_rows = p->max_rows,
+                                .max_outputs = p->max_outputs,
+                                .n_vocab = p->n_vocab,
+                                .has_select = p->has_select,
+                                .kv = p->has_attention ? &p->kv->params : NULL,
+                                .next_position = p->last_position};
     crumb_walk_init(&p->walk, p->device->pool, p->n_threads, (uint32_t)p->n_steps, items_of, run_item, p);
-}
-
-static crumb_status check_place(crumb_plan *p, const crumb_row *row, uint32_t i, crumb_error *err) {
-    const crumb_kv_params *kv = &p->kv->params;
-    if (row->sequence >= kv->n_sequences)
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "row %u: sequence %u of %u", i, row->sequence, kv->n_sequences);
-    if (row->position >= kv->n_ctx)
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "row %u: position %u in a context of %u", i, row->position,
-                          kv->n_ctx);
-    if (row->position < p->last_position[row->sequence]) /* holds the position after the last */
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "row %u: position %u of sequence %u comes after a later one", i,
-                          row->position, row->sequence);
-    p->last_position[row->sequence] = row->position + 1;
-    return CRUMB_OK;
-}
-
-static crumb_status check_row(crumb_plan *p, const crumb_row *row, uint32_t i, crumb_error *err) {
-    if (p->n_vocab && (row->token < 0 || (uint32_t)row->token >= p->n_vocab))
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "row %u: token %d is not one of %u", i, row->token, p->n_vocab);
-    if (row->wants_output && p->has_select && ++p->n_outputs > p->max_outputs)
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "more outputs wanted than the %u of the plan", p->max_outputs);
-    return p->has_attention ? check_place(p, row, i, err) : CRUMB_OK;
-}
-
-static crumb_status check_rows(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err) {
-    if (n_rows == 0 || n_rows > p->max_rows)
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "%u rows for a plan of 1 to %u", n_rows, p->max_rows);
-    if (p->has_attention)
-        for (uint32_t i = 0; i < n_rows; i++)
-            if (rows[i].sequence < p->kv->params.n_sequences) p->last_position[rows[i].sequence] = 0;
-    p->n_outputs = 0;
-    for (uint32_t i = 0; i < n_rows; i++) CRUMB_TRY(check_row(p, &rows[i], i, err));
-    return CRUMB_OK;
 }
 
 static void cut_blocks(crumb_plan *p) {
@@ -98,7 +71,7 @@ static void cut_blocks(crumb_plan *p) {
 
 crumb_status crumb_cpu_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err) {
     p->n_rows = 0; /* nothing to read when the rows are refused */
-    CRUMB_TRY(check_rows(p, rows, n_rows, err));
+    CRUMB_TRY(crumb_rows_check(&p->rule, rows, n_rows, &p->n_outputs, err));
     p->rows = rows;
     p->n_rows = n_rows;
     p->number++;

@@ -1,5 +1,5 @@
 /* What an op reads and writes, and whether its values, shapes and pointers fit together. */
-#include "cpu/plan.h"
+#include "host/kernel/op.h"
 
 const char *crumb_op_name(crumb_op_kind kind) {
     static const char *const names[] = {
@@ -119,10 +119,10 @@ static crumb_status check_rope(const crumb_plan_desc *desc, const crumb_op *op, 
     return CRUMB_OK;
 }
 
-static crumb_status check_attention(const crumb_plan_desc *desc, const crumb_op *op, crumb_error *err) {
+static crumb_status check_attention(const crumb_plan_desc *desc, const crumb_op *op, const crumb_kv_params *kv,
+                                    crumb_error *err) {
     uint64_t dim = op->attention.head_dim, n_head = op->attention.n_head, n_kv = op->attention.n_head_kv;
-    REQUIRE(desc->kv, "the plan has no KV cache");
-    const crumb_kv_params *kv = &desc->kv->params;
+    REQUIRE(kv, "the plan has no KV cache");
     REQUIRE(n_kv && n_head && n_head % n_kv == 0 && dim, "%u query heads and %u key heads of %u", op->attention.n_head,
             op->attention.n_head_kv, op->attention.head_dim);
     REQUIRE(width_of(desc, op->attention.q) == n_head * dim && width_of(desc, op->attention.out) == n_head * dim,
@@ -136,7 +136,8 @@ static crumb_status check_attention(const crumb_plan_desc *desc, const crumb_op 
     return CRUMB_OK;
 }
 
-static crumb_status check_shapes(const crumb_plan_desc *desc, const crumb_op *op, crumb_error *err) {
+static crumb_status check_shapes(const crumb_plan_desc *desc, const crumb_op *op, const crumb_kv_params *kv,
+                                 crumb_error *err) {
     switch (op->kind) {
     case CRUMB_OP_EMBED:
         REQUIRE(op->embed.table && op->embed.table->codes, "no table");
@@ -146,7 +147,7 @@ static crumb_status check_shapes(const crumb_plan_desc *desc, const crumb_op *op
     case CRUMB_OP_RMS_NORM: return check_norm(desc, op, err);
     case CRUMB_OP_LINEAR: return check_linear(desc, op, err);
     case CRUMB_OP_ROPE: return check_rope(desc, op, err);
-    case CRUMB_OP_ATTENTION: return check_attention(desc, op, err);
+    case CRUMB_OP_ATTENTION: return check_attention(desc, op, kv, err);
     case CRUMB_OP_GATED:
         REQUIRE(width_of(desc, op->gated.gate) == width_of(desc, op->gated.out) &&
                     width_of(desc, op->gated.up) == width_of(desc, op->gated.out),
@@ -158,14 +159,62 @@ static crumb_status check_shapes(const crumb_plan_desc *desc, const crumb_op *op
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT: REQUIRE(op->rendezvous.flag, "no flag"); return CRUMB_OK;
     }
-    return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "the CPU backend does not know this op");
+    return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "crumb does not know this op");
 }
 
-crumb_status crumb_op_check(const crumb_plan_desc *desc, size_t index, crumb_error *err) {
+crumb_status crumb_op_check(const crumb_plan_desc *desc, const crumb_kv_params *kv, size_t index, crumb_error *err) {
     const crumb_op *op = &desc->ops[index];
     crumb_value values[2 * CRUMB_OP_MAX_VALUES];
     size_t n = crumb_op_reads(op, values);
     n += crumb_op_writes(op, values + n);
     for (size_t i = 0; i < n; i++) REQUIRE(values[i] < desc->n_values, "value %u of %zu", values[i], desc->n_values);
-    return check_shapes(desc, op, err);
+    return check_shapes(desc, op, kv, err);
+}
+
+/* ---- whole plans ------------------------------------------------------------------------------------------- */
+
+bool crumb_op_only_next_reads(const crumb_plan_desc *desc, size_t index, crumb_value v) {
+    for (size_t i = index + 2; i < desc->n_ops; i++) {
+        crumb_value values[CRUMB_OP_MAX_VALUES];
+        size_t n = crumb_op_reads(&desc->ops[i], values);
+        for (size_t j = 0; j < n; j++)
+            if (values[j] == v) return false;
+        n = crumb_op_writes(&desc->ops[i], values);
+        for (size_t j = 0; j < n; j++)
+            if (values[j] == v) return true;
+    }
+    return true;
+}
+
+crumb_status crumb_op_fail(const crumb_plan_desc *desc, size_t index, crumb_status status, crumb_error *err) {
+    return crumb_fail_prefix(err, status, "op %zu (%s, layer %u)", index, crumb_op_name(desc->ops[index].kind),
+                             desc->ops[index].layer);
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------- */
+
+static crumb_status check_place(const crumb_rows_rule *rule, const crumb_row *row, uint32_t i, crumb_error *err) {
+    const crumb_kv_params *kv = rule->kv;
+    REQUIRE(row->sequence < kv->n_sequences, "row %u: sequence %u of %u", i, row->sequence, kv->n_sequences);
+    REQUIRE(row->position < kv->n_ctx, "row %u: position %u in a context of %u", i, row->position, kv->n_ctx);
+    REQUIRE(row->position >= rule->next_position[row->sequence],
+            "row %u: position %u of sequence %u comes after a later one", i, row->position, row->sequence);
+    rule->next_position[row->sequence] = row->position + 1;
+    return CRUMB_OK;
+}
+
+crumb_status crumb_rows_check(const crumb_rows_rule *rule, const crumb_row *rows, uint32_t n_rows, uint32_t *n_outputs,
+                              crumb_error *err) {
+    *n_outputs = 0;
+    REQUIRE(n_rows > 0 && n_rows <= rule->max_rows, "%u rows for a plan of 1 to %u", n_rows, rule->max_rows);
+    for (uint32_t i = 0; rule->kv && i < n_rows; i++)
+        if (rows[i].sequence < rule->kv->n_sequences) rule->next_position[rows[i].sequence] = 0;
+    for (uint32_t i = 0; i < n_rows; i++) {
+        REQUIRE(!rule->n_vocab || (rows[i].token >= 0 && (uint32_t)rows[i].token < rule->n_vocab),
+                "row %u: token %d is not one of %u", i, rows[i].token, rule->n_vocab);
+        if (rows[i].wants_output && rule->has_select) ++*n_outputs;
+        REQUIRE(*n_outputs <= rule->max_outputs, "more outputs wanted than the %u of the plan", rule->max_outputs);
+        if (rule->kv) CRUMB_TRY(check_place(rule, &rows[i], i, err));
+    }
+    return CRUMB_OK;
 }

@@ -1,0 +1,33 @@
+/* What every backend asks of ops and rows: which values an op reads and writes, whether shapes and pointers fit
+ * together, whether a batch's rows may be replayed. */
+#ifndef CRUMB_KERNEL_OP_H
+#define CRUMB_KERNEL_OP_H
+
+#include "host/backend.h"
+
+/* The values that an op reads and writes; returns how many (at most CRUMB_OP_MAX_VALUES). */
+enum { CRUMB_OP_MAX_VALUES = 4 };
+size_t crumb_op_reads(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]);
+size_t crumb_op_writes(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]);
+const char *crumb_op_name(crumb_op_kind kind);
+
+/* Checks the values, shapes and pointers of op `index`; `kv` is what the plan's cache was made with, NULL without. */
+crumb_status crumb_op_check(const crumb_plan_desc *desc, const crumb_kv_params *kv, size_t index, crumb_error *err);
+/* Puts "op 3 (linear, layer 1): " before the message. */
+crumb_status crumb_op_fail(const crumb_plan_desc *desc, size_t index, crumb_status status, crumb_error *err);
+/* Whether nobody reads the value that op `index` makes, except the op after it: the two may become one. */
+bool crumb_op_only_next_reads(const crumb_plan_desc *desc, size_t index, crumb_value v);
+
+typedef struct crumb_rows_rule {
+    uint32_t max_rows, max_outputs;
+    uint32_t n_vocab;          /* tokens are below it; 0: the plan embeds none */
+    bool has_select;           /* rows may want outputs */
+    const crumb_kv_params *kv; /* NULL: the plan has no attention */
+    uint32_t *next_position;   /* [kv->n_sequences], scratch */
+} crumb_rows_rule;
+
+/* Fails with ARGUMENT, naming the row; *n_outputs: how many rows want an output. */
+crumb_status crumb_rows_check(const crumb_rows_rule *rule, const crumb_row *rows, uint32_t n_rows, uint32_t *n_outputs,
+                              crumb_error *err);
+
+#endif
