@@ -127,8 +127,30 @@ typedef struct crumb_buffer crumb_buffer;
 typedef struct crumb_kv_cache crumb_kv_cache;
 typedef struct crumb_plan crumb_plan;
 
+/* A device as it is listed, before it is opened. */
+typedef enum crumb_device_kind {
+    CRUMB_DEVICE_PROCESSOR,  /* the machine's own: the CPU backend, or another that runs on it */
+    CRUMB_DEVICE_INTEGRATED, /* shares the machine's memory */
+    CRUMB_DEVICE_DISCRETE,   /* has memory of its own */
+} crumb_device_kind;
+
+typedef struct crumb_device_listing {
+    char name[16];      /* "cpu", "gpu0": what opens it */
+    char detail[96];    /* the processor's or card's own name */
+    char driver[160];   /* name and version of what drives it; empty: nothing does */
+    char target[32];    /* the kernels that it would run: "avx2", "portable" */
+    char reason[160];   /* why these and no others */
+    char unusable[320]; /* why it cannot be opened and what to do about it; empty: it can */
+    char features[256]; /* what it has, for people: "sub-groups 8 16 32, f16, dot products" */
+    crumb_device_kind kind;
+    bool intel;       /* made by Intel: `auto` takes a GPU only if it is */
+    uint32_t n_units; /* cores, Xe-cores, compute units; 0: unknown */
+    uint64_t memory_bytes, max_alloc_bytes;
+} crumb_device_listing;
+
 typedef struct crumb_device_params {
-    const char *target; /* "cpu", "cpu:avx2"; NULL: the best */
+    const char *device; /* name of a listing; NULL: the backend's first */
+    const char *target; /* "cpu", "cpu:avx2", "cl:portable"; NULL: the best */
     int n_threads;      /* 0: one per physical core */
     crumb_log_fn log;
     void *log_user;
@@ -173,12 +195,23 @@ typedef struct crumb_plan_times {
 typedef struct crumb_backend {
     const char *name;
     struct {
+        /* What there is, best first, at most `capacity`; returns how many. `note` says in one line why there is no
+         * (other) device, and what to do about it; empty when there is nothing to say. Opens nothing and keeps nothing;
+         * a driver that crashes or hangs does so in another process. */
+        size_t (*list)(crumb_device_listing *out, size_t capacity, char *note, size_t note_size);
         crumb_status (*open)(const crumb_device_params *params, crumb_device **out, crumb_error *err);
         void (*close)(crumb_device *d);
         void (*get_info)(const crumb_device *d, crumb_device_info *out);
-        /* Memory for weights; `*host` is where the host writes them (and, where host_memory, what kernels read). */
+        /* Memory for weights, zeroed; `*host` is where the host writes them (and, where host_memory, what kernels
+         * read). Ops name weights by the host's addresses, whatever the device makes of them. */
         crumb_status (*buffer_create)(crumb_device *d, uint64_t n_bytes, const char *what, crumb_buffer **out,
                                       void **host, crumb_error *err);
+        /* The host has written [offset, offset + n_bytes) for good, and will neither write nor read it again: a device
+         * with memory of its own copies it there now and gives the host's pages back. What one op names (a matrix, a
+         * vector) must lie within one committed range. Before the first plan is recorded every byte that ops name is
+         * committed. Several threads may commit at once. */
+        crumb_status (*buffer_commit)(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes,
+                                      crumb_error *err);
         void (*buffer_destroy)(crumb_device *d, crumb_buffer *b);
         crumb_status (*kv_create)(crumb_device *d, const crumb_kv_params *params, crumb_kv_cache **out,
                                   uint64_t *n_bytes, crumb_error *err);
@@ -192,12 +225,26 @@ typedef struct crumb_backend {
         /* The rows of a value after replay: f32 [n][width], row-major without gaps. Valid until the next replay. */
         crumb_status (*read)(crumb_plan *p, crumb_value value, const float **out, uint32_t *n_rows, crumb_error *err);
         uint64_t (*scratch_bytes)(const crumb_plan *p);
-        /* Adds the time of every later replay to *times, which must outlive them; NULL: no more. */
+        /* Adds the time of every later replay to *times, which must outlive them; NULL: no more. The entry itself may
+         * be NULL: nothing is measured. */
         void (*measure)(crumb_plan *p, crumb_plan_times *times);
         void (*destroy)(crumb_plan *p);
     } plan;
 } crumb_backend;
 
 extern const crumb_backend crumb_backend_cpu;
+
+/* ---- backends that are loaded ------------------------------------------------------------------------------ */
+
+/* What a loadable backend exports, under the name CRUMB_MODULE_SYMBOL and as its only symbol. One whose interface or
+ * version is another is not used: the structures above may differ. */
+typedef struct crumb_module {
+    uint32_t interface;  /* CRUMB_MODULE_INTERFACE, raised with every change of this header */
+    const char *version; /* crumb_version() of its build */
+    const crumb_backend *backend;
+} crumb_module;
+
+#define CRUMB_MODULE_SYMBOL "crumb_module_entry"
+enum { CRUMB_MODULE_INTERFACE = 1 };
 
 #endif

@@ -71,7 +71,8 @@ typedef bool (*crumb_progress_fn)(void *user, float fraction);
 
 typedef struct crumb_model_params {
     size_t struct_size;
-    const char *device; /* "auto", "cpu" */
+    const char *device; /* "auto": an Intel GPU that can run the model, else the CPU; "cpu", "gpu0" (as `crumb devices`
+                         * lists them); NULL: CRUMB_DEVICE from the environment, else "auto" */
     const char *target; /* kernel tier such as "cpu:avx2"; NULL: CRUMB_TARGET from the environment, else the best */
     int n_threads;      /* most threads any session of this model will use; 0: one per physical core */
     crumb_progress_fn progress;
@@ -79,6 +80,7 @@ typedef struct crumb_model_params {
     crumb_log_fn log;
     void *log_user;
     const char *tuning; /* database of `crumb tune`; NULL: CRUMB_TUNING from the environment, else the user's; "none" */
+    const char *backend; /* "auto", "cpu", "cl" (OpenCL); NULL: CRUMB_BACKEND from the environment, else "auto" */
 } crumb_model_params;
 
 CRUMB_API crumb_model_params crumb_model_params_default(void);
@@ -105,10 +107,13 @@ typedef struct crumb_model_info {
     uint64_t decode_bytes; /* weight bytes that one decoded token reads */
     uint32_t n_vocab, n_ctx_train, hidden_size, n_layers;
     int32_t bos_token, eos_token; /* -1: none */
-    const char *device;           /* what runs it: "cpu" */
+    const char *device;           /* what runs it: "cpu", "gpu0" */
     const char *target;           /* kernel tier in use: "avx2" */
     const char *head_type;        /* type of the output matrix */
     double load_ms;
+    const char *backend;       /* which implementation drives the device: "cpu", "cl" */
+    const char *device_detail; /* the processor's or card's own name */
+    const char *why_cpu;       /* why no GPU is used; empty where one is */
 } crumb_model_info;
 
 CRUMB_API void crumb_model_get_info(const crumb_model *model, crumb_model_info *out);

@@ -42,4 +42,5 @@ pkg-config cmd:pkg-config
 libpcre2-dev pc:libpcre2-8
 libutf8proc-dev pc:libutf8proc
 libcjson-dev pc:libcjson
-libsqlite3-dev pc:sqlite3'
+libsqlite3-dev pc:sqlite3
+ocl-icd-opencl-dev pc:OpenCL'

@@ -1,11 +1,14 @@
 #include "host/base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,6 +17,45 @@
 bool crumb_file_exists(const char *path) {
     struct stat st;
     return stat(path, &st) == 0;
+}
+
+bool crumb_file_writable(const char *path) {
+    return access(path, R_OK | W_OK) == 0;
+}
+
+void crumb_file_group(const char *path, char *out, size_t size) {
+    struct stat st;
+    struct group group, *found = NULL;
+    char text[4096];
+    out[0] = 0;
+    if (stat(path, &st) != 0) return;
+    if (getgrgid_r(st.st_gid, &group, text, sizeof text, &found) == 0 && found)
+        snprintf(out, size, "%s", found->gr_name);
+    else
+        snprintf(out, size, "%u", (unsigned)st.st_gid);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const crumb_folder_entry *)a)->name, ((const crumb_folder_entry *)b)->name);
+}
+
+size_t crumb_folder_list(const char *path, const char *suffix, crumb_folder_entry *out, size_t capacity) {
+    DIR *folder = opendir(path);
+    size_t n = 0, n_suffix = strlen(suffix);
+    if (!folder) return 0;
+    for (struct dirent *e; n < capacity && (e = readdir(folder));) {
+        size_t length = strlen(e->d_name);
+        struct stat st;
+        if (e->d_name[0] == '.' || length < n_suffix || length >= sizeof out->name ||
+            strcmp(e->d_name + length - n_suffix, suffix) != 0 || fstatat(dirfd(folder), e->d_name, &st, 0) != 0)
+            continue;
+        out[n] = (crumb_folder_entry){.modified_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+                                      .size = (uint64_t)st.st_size};
+        memcpy(out[n++].name, e->d_name, length + 1);
+    }
+    closedir(folder);
+    qsort(out, n, sizeof *out, by_name);
+    return n;
 }
 
 crumb_status crumb_file_make_folder_of(const char *path, crumb_error *err) {

@@ -18,6 +18,17 @@ void crumb_file_map_close(crumb_file_map *map);
 void crumb_file_map_release(const crumb_file_map *map, size_t offset, size_t size);
 
 bool crumb_file_exists(const char *path);
+bool crumb_file_writable(const char *path); /* by this user; devices too */
+/* The name of the group that a file belongs to, its number where it has no name; empty where the file is missing. */
+void crumb_file_group(const char *path, char *out, size_t size);
+
+typedef struct crumb_folder_entry {
+    char name[128];
+    int64_t modified_ns;
+    uint64_t size;
+} crumb_folder_entry;
+/* What lies in a folder and ends with `suffix` ("": everything), sorted by name; at most `capacity`. */
+size_t crumb_folder_list(const char *path, const char *suffix, crumb_folder_entry *out, size_t capacity);
 /* Makes the folders that `path` is to lie in, for the user alone (mode 0700). */
 crumb_status crumb_file_make_folder_of(const char *path, crumb_error *err);
 

@@ -2,7 +2,7 @@
 #ifndef CRUMB_ENGINE_ENGINE_H
 #define CRUMB_ENGINE_ENGINE_H
 
-#include "host/backend.h"
+#include "host/engine/devices.h"
 #include "host/kernel/tuning.h"
 #include "host/model/network.h"
 #include "host/sample/sampler.h"
@@ -14,8 +14,9 @@ struct crumb_model {
     const crumb_backend *backend;
     crumb_device *device;
     crumb_device_info device_info;
-    crumb_tuning *tuning; /* NULL: none */
-    crumb_buffer *buffer; /* all weights */
+    crumb_engine_choice choice; /* the device as it was listed, and why no GPU is used */
+    crumb_tuning *tuning;       /* NULL: none */
+    crumb_buffer *buffer;       /* all weights */
     char name[256];
     char type[16];
     uint64_t n_params, file_bytes, weight_bytes;
@@ -24,8 +25,13 @@ struct crumb_model {
     void *log_user;
 };
 
-/* A model object with its device open, ready for weights. */
-crumb_status crumb_engine_model_create(const crumb_model_params *params, crumb_model **out, crumb_error *err);
+/* What puts weights and names into a model whose device is open. */
+typedef crumb_status crumb_engine_load_fn(crumb_model *m, const void *source, const crumb_model_params *params,
+                                          crumb_error *err);
+/* Opens the device that params ask for and loads a model on it. Where nobody named a device and the GPU that was chosen
+ * cannot take this model, the CPU does, and the model says why. */
+crumb_status crumb_engine_model_open(const crumb_model_params *params, crumb_engine_load_fn *load, const void *source,
+                                     crumb_model **out, crumb_error *err);
 /* Params with defaults where the caller's struct is older, NULL or zero. */
 crumb_model_params crumb_engine_model_params(const crumb_model_params *params);
 /* The embedded model's bytes as a file; the caller closes it. */

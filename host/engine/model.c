@@ -10,13 +10,16 @@
 #include <string.h>
 
 crumb_model_params crumb_model_params_default(void) {
-    return (crumb_model_params){.struct_size = sizeof(crumb_model_params), .device = "auto"};
+    return (crumb_model_params){.struct_size = sizeof(crumb_model_params)};
 }
 
 crumb_model_params crumb_engine_model_params(const crumb_model_params *params) {
     crumb_model_params p = crumb_model_params_default();
     if (params && params->struct_size <= sizeof p) memcpy(&p, params, params->struct_size);
+    if (!p.device) p.device = getenv("CRUMB_DEVICE");
     if (!p.device) p.device = "auto";
+    if (!p.backend) p.backend = getenv("CRUMB_BACKEND");
+    if (!p.backend) p.backend = "auto";
     if (!p.target) p.target = getenv("CRUMB_TARGET");
     if (!p.tuning) p.tuning = getenv("CRUMB_TUNING");
     return p;
@@ -44,30 +47,69 @@ static void open_tuning(crumb_model *m, const char *path) {
         crumb_engine_log(m, CRUMB_LOG_WARN, "%s", note);
 }
 
-crumb_status crumb_engine_model_create(const crumb_model_params *params, crumb_model **out, crumb_error *err) {
-    *out = NULL;
-    if (strcmp(params->device, "auto") != 0 && strcmp(params->device, "cpu") != 0)
-        return crumb_fail(err, CRUMB_ERR_DEVICE, "device '%s': this build runs on the CPU only (--device cpu)",
-                          params->device);
-    crumb_model *m;
-    CRUMB_TRY(crumb_calloc(1, sizeof *m, "the model", (void **)&m, err));
-    m->log = params->log;
-    m->log_user = params->log_user;
-    m->backend = &crumb_backend_cpu;
+static crumb_status open_device(crumb_model *m, const crumb_model_params *params, crumb_error *err) {
     open_tuning(m, params->tuning);
-    crumb_device_params device = {.target = params->target,
+    crumb_device_params device = {.device = m->choice.device.listing.name,
+                                  .target = params->target,
                                   .n_threads = params->n_threads,
                                   .log = params->log,
                                   .log_user = params->log_user,
                                   .tuning = m->tuning};
-    crumb_status status = m->backend->device.open(&device, &m->device, err);
-    if (status != CRUMB_OK) {
-        crumb_model_close(m);
-        return status;
-    }
+    CRUMB_TRY(m->backend->device.open(&device, &m->device, err));
     m->backend->device.get_info(m->device, &m->device_info);
-    *out = m;
     return CRUMB_OK;
+}
+
+/* Recording the smallest session's plans finds out whether the device has kernels for all of a model's ops. */
+static crumb_status try_session(crumb_model *m, crumb_error *err) {
+    crumb_session_params params = crumb_session_params_default();
+    crumb_session *session;
+    params.n_ctx = params.n_batch = 16;
+    CRUMB_TRY(crumb_session_create(m, &params, &session, err));
+    crumb_session_destroy(session);
+    return CRUMB_OK;
+}
+
+static crumb_status open_on(const crumb_engine_choice *choice, const crumb_model_params *params,
+                            crumb_engine_load_fn *load, const void *source, crumb_model **out, crumb_error *err) {
+    crumb_model *m;
+    CRUMB_TRY(crumb_calloc(1, sizeof *m, "the model", (void **)&m, err));
+    m->log = params->log;
+    m->log_user = params->log_user;
+    m->choice = *choice;
+    m->backend = choice->device.backend;
+    crumb_status status = open_device(m, params, err);
+    if (status == CRUMB_OK) status = load(m, source, params, err);
+    if (status == CRUMB_OK && choice->automatic && m->backend != &crumb_backend_cpu) status = try_session(m, err);
+    if (status == CRUMB_OK)
+        *out = m;
+    else
+        crumb_model_close(m);
+    return status;
+}
+
+/* What another device may do better: it is missing, full, or has no kernel for a model that the CPU may well run. */
+static bool is_of_the_device(crumb_status status) {
+    return status == CRUMB_ERR_DEVICE || status == CRUMB_ERR_MEMORY || status == CRUMB_ERR_UNSUPPORTED ||
+           status == CRUMB_ERR_VERIFY;
+}
+
+crumb_status crumb_engine_model_open(const crumb_model_params *params, crumb_engine_load_fn *load, const void *source,
+                                     crumb_model **out, crumb_error *err) {
+    crumb_engine_choice choice;
+    crumb_error reason = {0};
+    char why[512];
+    CRUMB_TRY(crumb_engine_device_choose(params->device, params->backend, params->target, &choice, err));
+    crumb_status status = open_on(&choice, params, load, source, out, &reason);
+    if (status != CRUMB_OK && choice.automatic && choice.device.backend != &crumb_backend_cpu &&
+        is_of_the_device(status)) {
+        snprintf(why, sizeof why, "%s (%s) cannot run this model: %.300s", choice.device.listing.name,
+                 choice.device.listing.detail, reason.message);
+        crumb_engine_choose_cpu(&choice, why);
+        return open_on(&choice, params, load, source, out, err);
+    }
+    if (status != CRUMB_OK && err) *err = reason;
+    return status;
 }
 
 void crumb_model_close(crumb_model *m) {
@@ -136,6 +178,9 @@ void crumb_model_get_info(const crumb_model *m, crumb_model_info *out) {
         .target = m->device_info.target,
         .head_type = crumb_type_get_info(m->net.head.matrix.type)->name,
         .load_ms = m->load_ms,
+        .backend = m->backend->name,
+        .device_detail = m->choice.device.listing.detail,
+        .why_cpu = m->choice.why_cpu,
     };
 }
 
@@ -171,9 +216,14 @@ static crumb_status load_weights(crumb_model *m, const crumb_gguf *g, const crum
     if (status == CRUMB_OK)
         status = m->backend->device.buffer_create(m->device, weights.total_bytes, "the model's weights", &m->buffer,
                                                   &base, err);
+    crumb_weights_place place = {.backend = m->backend,
+                                 .device = m->device,
+                                 .buffer = m->buffer,
+                                 .base = base,
+                                 .index = m->device_info.wants_index};
     if (status == CRUMB_OK)
-        status = crumb_weights_pack(g, &weights, &m->net, base, m->device_info.n_threads, m->device_info.wants_index,
-                                    params->progress, params->progress_user, err);
+        status = crumb_weights_pack(g, &weights, &m->net, &place, m->device_info.n_threads, params->progress,
+                                    params->progress_user, err);
     m->weight_bytes = weights.total_bytes - weights.freed_bytes;
     crumb_weights_free(&weights);
     return status;
@@ -198,7 +248,7 @@ static void describe_file(crumb_model *m, const crumb_gguf *g) {
 }
 
 /* Takes an open file through architecture, hyper-parameters, tokenizer and weights. */
-static crumb_status load(crumb_model *m, const crumb_gguf *g, const crumb_model_params *params, crumb_error *err) {
+static crumb_status load_all(crumb_model *m, const crumb_gguf *g, const crumb_model_params *params, crumb_error *err) {
     CRUMB_TRY(find_architecture(m, g, err));
     CRUMB_TRY(crumb_hparams_read(g, m->net.arch->name, &m->net.hparams, err));
     CRUMB_TRY(open_tokenizer(m, g, err));
@@ -207,20 +257,16 @@ static crumb_status load(crumb_model *m, const crumb_gguf *g, const crumb_model_
     return CRUMB_OK;
 }
 
+static crumb_status load(crumb_model *m, const void *source, const crumb_model_params *params, crumb_error *err) {
+    const crumb_gguf *g = source;
+    crumb_status status = load_all(m, g, params, err);
+    return status == CRUMB_OK ? status : crumb_fail_prefix(err, status, "%s", crumb_gguf_path(g));
+}
+
 static crumb_status open_gguf(crumb_gguf *g, const crumb_model_params *params, uint64_t start_ns, crumb_model **out,
                               crumb_error *err) {
-    crumb_model *m = NULL;
-    crumb_status status = crumb_engine_model_create(params, &m, err);
-    if (status == CRUMB_OK) {
-        status = load(m, g, params, err);
-        if (status != CRUMB_OK) crumb_fail_prefix(err, status, "%s", crumb_gguf_path(g));
-    }
-    if (status == CRUMB_OK) {
-        m->load_ms = (double)(crumb_now_ns() - start_ns) / 1e6;
-        *out = m;
-    } else {
-        crumb_model_close(m);
-    }
+    crumb_status status = crumb_engine_model_open(params, load, g, out, err);
+    if (status == CRUMB_OK) (*out)->load_ms = (double)(crumb_now_ns() - start_ns) / 1e6;
     crumb_gguf_close(g);
     return status;
 }

@@ -247,7 +247,8 @@ crumb_status crumb_session_score(crumb_session *s, const int32_t *tokens, size_t
 }
 
 void crumb_engine_session_measure(crumb_session *s, crumb_plan_times *times) {
-    s->model->backend->plan.measure(s->plans[0], times); /* the plan for one row, which every session has */
+    if (s->model->backend->plan.measure)
+        s->model->backend->plan.measure(s->plans[0], times); /* the plan for one row, which every session has */
 }
 
 const float *crumb_session_logits(const crumb_session *s) {

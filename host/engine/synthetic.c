@@ -251,6 +251,19 @@ static void index_network(crumb_network *net) {
     if (!net->tied) index_matrix(&net->head.matrix);
 }
 
+/* Commits everything, cut where layers begin: their parts lie one after the other, and no range is too large for one
+ * allocation of a device. */
+static crumb_status commit_network(const crumb_model *m, const uint8_t *base, uint64_t n_bytes, crumb_error *err) {
+    uint64_t begin = 0;
+    for (uint32_t i = 0; i <= m->net.hparams.num_hidden_layers; i++) {
+        const void *next = i < m->net.hparams.num_hidden_layers ? m->net.layers[i].attn_norm : m->net.output_norm;
+        uint64_t end = (uint64_t)((const uint8_t *)next - base);
+        CRUMB_TRY(m->backend->device.buffer_commit(m->device, m->buffer, begin, end - begin, err));
+        begin = end;
+    }
+    return m->backend->device.buffer_commit(m->device, m->buffer, begin, n_bytes - begin, err);
+}
+
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
 static void set_hparams(crumb_network *net, const synthetic_shape *s) {
@@ -289,17 +302,29 @@ static crumb_status size_network(crumb_network *net, const synthetic_type *body,
     return CRUMB_OK;
 }
 
-static crumb_status build(crumb_model *m, const synthetic_type *body, const synthetic_type *head, crumb_error *err) {
+typedef struct synthetic_source {
+    const char *spec;
+    const synthetic_shape *shape;
+    const synthetic_type *body, *head;
+} synthetic_source;
+
+static crumb_status build(crumb_model *m, const void *source, const crumb_model_params *params, crumb_error *err) {
+    (void)params;
+    const synthetic_source *from = source;
     uint64_t n_bytes;
     void *base;
-    CRUMB_TRY(size_network(&m->net, body, head, &n_bytes, err));
+    set_hparams(&m->net, from->shape);
+    CRUMB_TRY(size_network(&m->net, from->body, from->head, &n_bytes, err));
     CRUMB_TRY(m->backend->device.buffer_create(m->device, n_bytes, "the synthetic weights", &m->buffer, &base, err));
     m->weight_bytes = m->file_bytes = n_bytes;
     carver c = {.base = base};
-    CRUMB_TRY(make_network(&c, &m->net, body, head, err));
+    CRUMB_TRY(make_network(&c, &m->net, from->body, from->head, err));
     fill_network(m->device_info.n_threads, &m->net);
     if (m->device_info.wants_index) index_network(&m->net);
+    CRUMB_TRY(commit_network(m, base, n_bytes, err));
     m->n_params = count_params(&m->net);
+    crumb_engine_model_describe(m, from->spec);
+    snprintf(m->type, sizeof m->type, "%s", from->body->name);
     return CRUMB_OK;
 }
 
@@ -319,22 +344,11 @@ crumb_status crumb_engine_synthetic_size(const char *spec, crumb_hparams *hparam
 crumb_status crumb_model_open_synthetic(const char *spec, const crumb_model_params *params, crumb_model **out,
                                         crumb_error *err) {
     uint64_t start = crumb_now_ns();
-    const synthetic_shape *shape;
-    const synthetic_type *body, *head;
-    crumb_model *m = NULL;
+    synthetic_source source = {.spec = spec};
     *out = NULL;
     crumb_model_params p = crumb_engine_model_params(params);
-    CRUMB_TRY(parse_spec(spec, &shape, &body, &head, err));
-    CRUMB_TRY(crumb_engine_model_create(&p, &m, err));
-    set_hparams(&m->net, shape);
-    crumb_status status = build(m, body, head, err);
-    if (status != CRUMB_OK) {
-        crumb_model_close(m);
-        return status;
-    }
-    crumb_engine_model_describe(m, spec);
-    snprintf(m->type, sizeof m->type, "%s", body->name);
-    m->load_ms = (double)(crumb_now_ns() - start) / 1e6;
-    *out = m;
+    CRUMB_TRY(parse_spec(spec, &source.shape, &source.body, &source.head, err));
+    CRUMB_TRY(crumb_engine_model_open(&p, build, &source, out, err));
+    (*out)->load_ms = (double)(crumb_now_ns() - start) / 1e6;
     return CRUMB_OK;
 }

@@ -6,6 +6,7 @@
 #ifndef CRUMB_MODEL_WEIGHTS_H
 #define CRUMB_MODEL_WEIGHTS_H
 
+#include "host/backend.h"
 #include "host/model/network.h"
 
 /* One tensor on its way from file to memory. Exactly one of matrix, vector and scalar is set. */
@@ -32,11 +33,21 @@ typedef struct crumb_weights {
 crumb_status crumb_weights_plan(const crumb_gguf *g, crumb_network *net, crumb_weights *out, crumb_error *err);
 void crumb_weights_free(crumb_weights *w);
 
-/* Packs all entries into `base` (total_bytes, zeroed, 64-byte aligned) on n_threads threads and points the network's
- * weights there; with `index`, in the index layout where it fits, except for the embedding, whose rows are read one by
- * one. `progress` is called from the calling thread. */
-crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_network *net, uint8_t *base, int n_threads,
-                                bool index, crumb_progress_fn progress, void *progress_user, crumb_error *err);
+/* Where weights go: a buffer of weights->total_bytes, and `base`, where the host writes it. */
+typedef struct crumb_weights_place {
+    const crumb_backend *backend;
+    crumb_device *device;
+    crumb_buffer *buffer;
+    uint8_t *base; /* zeroed, 64-byte aligned */
+    bool index;    /* matrices get the index layout where it fits, except for the embedding, whose rows are read one by
+                    * one */
+} crumb_weights_place;
+
+/* Packs all entries on n_threads threads, commits each to the device when it is whole, and points the network's weights
+ * there. `progress` is called from the calling thread. */
+crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_network *net,
+                                const crumb_weights_place *place, int n_threads, crumb_progress_fn progress,
+                                void *progress_user, crumb_error *err);
 
 /* Angles per position of each rotated pair, linear scaling applied; divisors may be NULL. */
 void crumb_rope_inv_freq(const crumb_hparams *h, const float *divisors, float *out);

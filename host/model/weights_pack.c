@@ -19,6 +19,7 @@ typedef struct pack_item {
 typedef struct packer {
     const crumb_gguf *g;
     crumb_weights *weights;
+    const crumb_weights_place *place;
     uint8_t *base;
     pack_item *items;
     uint64_t n_items;
@@ -101,19 +102,26 @@ static void index_entry(packer *p, const crumb_weights_entry *e) {
     atomic_fetch_add(&p->freed, crumb_pages_discard(codes + index_bytes, tile_bytes - index_bytes));
 }
 
+static crumb_status commit(const crumb_weights_place *place, uint64_t offset, uint64_t n_bytes, crumb_error *err) {
+    return place->backend->device.buffer_commit(place->device, place->buffer, offset, n_bytes, err);
+}
+
 /* All of a tensor is packed. */
-static void finish_entry(packer *p, const crumb_weights_entry *e) {
+static crumb_status finish_entry(packer *p, const crumb_weights_entry *e, crumb_error *err) {
     crumb_gguf_tensor_release(p->g, e->tensor);
-    if (!e->matrix) return;
+    if (e->scalar) return CRUMB_OK;
+    if (e->vector) return commit(p->place, e->offset, e->tensor->dims[0] * sizeof(float), err);
     if (crumb_type_get_info(e->tensor->type)->act_rule == CRUMB_ACT_RULE_ROW) crumb_matrix_merge_scales(e->matrix);
     if (p->embedding && e->matrix != p->embedding && crumb_index_fits(e->matrix)) index_entry(p, e);
+    return commit(p->place, e->offset, e->layout.total_bytes, err);
 }
 
 static crumb_status pack_one(void *ctx, uint64_t index, crumb_error *err) {
     packer *p = ctx;
     guarded_item gi = {p, &p->items[index]};
     CRUMB_TRY(crumb_file_guard(crumb_gguf_path(p->g), pack_item_guarded, &gi, err));
-    if (atomic_fetch_sub(&p->left[gi.item->entry], 1) == 1) finish_entry(p, &p->weights->entries[gi.item->entry]);
+    if (atomic_fetch_sub(&p->left[gi.item->entry], 1) == 1)
+        CRUMB_TRY(finish_entry(p, &p->weights->entries[gi.item->entry], err));
     uint64_t done = atomic_fetch_add(&p->done, 1) + 1;
     if (p->progress && p->caller == &thread_marker && !p->progress(p->progress_user, (float)done / (float)p->n_items))
         return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "loading was interrupted");
@@ -155,20 +163,23 @@ static void bind(crumb_weights *w, const uint8_t *base) {
     }
 }
 
-crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_network *net, uint8_t *base, int n_threads,
-                                bool index, crumb_progress_fn progress, void *progress_user, crumb_error *err) {
+crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_network *net,
+                                const crumb_weights_place *place, int n_threads, crumb_progress_fn progress,
+                                void *progress_user, crumb_error *err) {
     packer p = {.g = g,
                 .weights = w,
-                .base = base,
-                .embedding = index ? &net->embedding : NULL,
+                .place = place,
+                .base = place->base,
+                .embedding = place->index ? &net->embedding : NULL,
                 .caller = &thread_marker,
                 .progress = progress,
                 .progress_user = progress_user};
-    bind(w, base);
-    float *inv_freq = (float *)(void *)(base + w->inv_freq_offset);
+    bind(w, place->base);
+    float *inv_freq = (float *)(void *)(place->base + w->inv_freq_offset);
     net->inv_freq = inv_freq;
     rope_read rope = {g, w, &net->hparams, inv_freq};
     crumb_status status = crumb_file_guard(crumb_gguf_path(g), read_rope_freqs, &rope, err);
+    if (status == CRUMB_OK) status = commit(place, w->inv_freq_offset, net->hparams.rope_dims / 2 * sizeof(float), err);
     if (status == CRUMB_OK) status = make_items(&p, err);
     if (status == CRUMB_OK) status = crumb_parallel_for(n_threads, p.n_items, pack_one, &p, err);
     if (net->tied) net->head.matrix = net->embedding;

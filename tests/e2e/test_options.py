@@ -1,7 +1,9 @@
 """The option table: help, parsing, variables, the manual page, completion."""
+import os
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 from command import SUBCOMMANDS, CommandTest
@@ -119,9 +121,31 @@ class Parsing(CommandTest):
 
 
 class Devices(CommandTest):
-    def test_gpus_are_refused(self):
-        for flags in [("--device", "gpu0"), ("-dev", "cpu+gpu0"), ("--backend", "cl"), ("--backend", "ze")]:
+    NO_MODULES = {"CRUMB_MODULE_DIR": "/nonexistent"}
+
+    def test_gpus_that_are_not_there(self):
+        for flags in [("--device", "gpu0"), ("--backend", "cl")]:
+            self.fails(4, "run", "-n", "1", *flags, env=self.NO_MODULES, says=flags[1])
+        self.fails(4, "run", "-n", "1", env={"CRUMB_DEVICE": "gpu0", **self.NO_MODULES}, says="gpu0")
+
+    def test_names_that_mean_nothing(self):
+        for flags in [("-dev", "cpu+gpu0"), ("--device", "gpu"), ("--backend", "ze")]:
             self.fails(4, "run", "-n", "1", *flags, says=flags[1])
+        self.fails(2, "run", "-n", "1", "--device", "cpu", "--backend", "cl", says="does not drive")
+        self.fails(2, "run", "-n", "1", "--device", "gpu0", "--backend", "cpu", says="does not drive")
+
+    def test_the_cpu_serves_without_modules(self):
+        done = self.succeeds("run", "-n", "1", env=self.NO_MODULES)
+        self.assertIn("no GPU: this build of crumb has no GPU backend", done.stderr)
+        self.assertIn("no GPU: the CPU is asked for", self.succeeds("run", "-n", "1", "--device", "cpu").stderr)
+        self.assertIn("no GPU: this build", self.succeeds("devices", env=self.NO_MODULES).stdout)
+
+    def test_a_module_that_is_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "libcrumb-cl.so"), "w") as module:
+                module.write("not a library")
+            done = self.succeeds("run", "-n", "1", env={"CRUMB_MODULE_DIR": folder})
+            self.assertRegex(done.stderr, "no GPU: .*libcrumb-cl.so")
 
     def test_hugging_face_is_not_reached(self):
         self.fails(2, "run", "-hf", "a/b", "-p", "x", says="-m FILE")

@@ -16,6 +16,10 @@ for file in bin/crumb include/crumb.h share/doc/crumb/LICENSE share/doc/crumb/NO
     [ -s "$prefix/$file" ] || { echo "not installed: $file" && exit 1; }
 done
 "$prefix/bin/crumb" --version
+if [ -e "$build/libcrumb-cl.so" ]; then # and it is found from where it is installed
+    [ -x "$libdir/crumb/crumb-cl-survey" ] && [ -s "$libdir/crumb/libcrumb-cl.so" ]
+    if "$prefix/bin/crumb" devices | grep 'no GPU backend'; then exit 1; fi
+fi
 bash -n "$prefix/share/bash-completion/completions/crumb"
 head -n 5 "$prefix/share/man/man1/crumb.1" | grep -q '^\.TH' || { echo "crumb.1 has no title line" && exit 1; }
 

@@ -30,17 +30,17 @@ cl host/base/ host/backend.h host/lowbit/ host/kernel/
 spirv host/base/ host/backend.h host/lowbit/ host/kernel/ cl/kernels/
 RULES
 
-library=(host cpu)
-found 'POSIX outside host/base/{file,memory,thread}.c' \
-    "$(grep -rnE '#include <(unistd|pthread|fcntl|sched|signal|setjmp|dirent|semaphore|sys/[a-z]*|linux/[a-z]*)\.h>' \
-        "${library[@]}" | grep -vE '^host/base/(file|memory|thread)\.c:' || true)"
+library=(host cpu cl)
+found 'POSIX outside host/base/{cache,file,memory,module,process,thread}.c' \
+    "$(grep -rnE '#include <(unistd|pthread|fcntl|sched|signal|setjmp|dirent|dlfcn|poll|spawn|semaphore|sys/[a-z]*|linux/[a-z]*)\.h>' \
+        "${library[@]}" | grep -vE '^host/base/(cache|file|memory|module|process|thread)\.c:' || true)"
 found 'the library exits, aborts or prints' \
     "$(grep -rnE '(^|[^A-Za-z0-9_])(exit|_exit|abort|assert|printf|fprintf|vprintf|puts|fputs|putchar|perror)\(' \
         "${library[@]}" --include='*.[ch]' || true)"
 found 'left for later' "$(grep -rnE '\b(TODO|FIXME|XXX)\b|#if 0' --include='*.[ch]' --include='*.sh' --include='*.py' \
-    host cpu tools tests | grep -v '^tests/gates/rules.sh:' || true)"
-found 'a path of one machine' "$(grep -rnE '(^|[^A-Za-z0-9_}.])/(work|root|mnt)/' host cpu tools tests ./*.md |
+    host cpu cl tools tests | grep -v '^tests/gates/rules.sh:' || true)"
+found 'a path of one machine' "$(grep -rnE '(^|[^A-Za-z0-9_}.])/(work|root|mnt)/' host cpu cl tools tests ./*.md |
     grep -v '^tests/gates/rules.sh:' || true)"
-found 'longer than 700 lines' "$(find host cpu tools tests \( -name '*.[ch]' -o -name '*.py' -o -name '*.sh' \) -print0 |
+found 'longer than 700 lines' "$(find host cpu cl tools tests \( -name '*.[ch]' -o -name '*.py' -o -name '*.sh' \) -print0 |
     xargs -0 wc -l | awk '$1 > 700 && $2 != "total"')"
 exit $status

@@ -85,7 +85,11 @@ static crumb_status time_test(bench_state *b, const bench_test *test, bench_resu
     return CRUMB_OK;
 }
 
+/* Of the processor's memory; what bounds a GPU is not measured yet. */
 static double roof(bench_state *b, int n_threads) {
+    crumb_model_info info;
+    crumb_model_get_info(b->model, &info);
+    if (strcmp(info.backend, "cpu") != 0) return 0;
     if (b->roof[n_threads] == 0) b->roof[n_threads] = cli_probe_read_bandwidth(n_threads);
     return b->roof[n_threads];
 }

@@ -21,6 +21,11 @@ static void test_name(const bench_result *r, char out[64]) {
     if (r->n_depth) snprintf(out + used, (size_t)(64 - used), " @ d%lld", (long long)r->n_depth);
 }
 
+/* As llama-bench names them. */
+static const char *backend_name(const bench_result *r) {
+    return strcmp(r->info.backend, "cl") == 0 ? "OpenCL" : "CPU";
+}
+
 static void print_markdown(const bench_result *r) {
     char test[64], size[32], params[32], rate[64];
     double mib = (double)r->info.file_bytes / (1 << 20);
@@ -32,7 +37,7 @@ static void print_markdown(const bench_result *r) {
     /* the sign of two bytes shifts the column by one */
     snprintf(rate, sizeof rate, "%.2f \u00b1 %.2f", r->avg_ts, r->stddev_ts);
     cli_print("| %-30s | %10s | %10s | %-10s | %7d | %15s | %21s |\n", r->model_label, size,
-              cli_count_label(r->info.n_params, params), "CPU", r->n_threads, test, rate);
+              cli_count_label(r->info.n_params, params), backend_name(r), r->n_threads, test, rate);
 }
 
 /* ---- fields ------------------------------------------------------------------------------------------------ */
@@ -50,8 +55,9 @@ static void add_settings(cJSON *o, const bench_result *r) {
     cJSON_AddItemToObject(o, "build_number",
                           json_i64(CRUMB_VERSION_MAJOR * 10000 + CRUMB_VERSION_MINOR * 100 + CRUMB_VERSION_PATCH));
     cJSON_AddItemToObject(o, "cpu_info", text_item(cli_cpu_name()));
-    cJSON_AddItemToObject(o, "gpu_info", text_item(""));
-    cJSON_AddItemToObject(o, "backends", text_item("CPU"));
+    bool on_gpu = strcmp(r->info.backend, "cpu") != 0;
+    cJSON_AddItemToObject(o, "gpu_info", text_item(on_gpu ? r->info.device_detail : ""));
+    cJSON_AddItemToObject(o, "backends", text_item(backend_name(r)));
     cJSON_AddItemToObject(o, "model_filename", text_item(r->model_filename));
     cJSON_AddItemToObject(o, "model_type", text_item(r->model_label));
     cJSON_AddItemToObject(o, "model_size", json_u64(r->info.file_bytes));
@@ -62,7 +68,7 @@ static void add_settings(cJSON *o, const bench_result *r) {
     const char *kv_type = r->kv_type == CRUMB_KV_Q8 ? "q8_0" : "f16";
     cJSON_AddItemToObject(o, "type_k", text_item(kv_type));
     cJSON_AddItemToObject(o, "type_v", text_item(kv_type));
-    cJSON_AddItemToObject(o, "n_gpu_layers", json_i64(0));
+    cJSON_AddItemToObject(o, "n_gpu_layers", json_i64(on_gpu ? -1 : 0));
     cJSON_AddItemToObject(o, "devices", text_item(r->info.device));
     cJSON_AddItemToObject(o, "n_prompt", json_i64(r->n_prompt));
     cJSON_AddItemToObject(o, "n_gen", json_i64(r->n_gen));

@@ -4,6 +4,7 @@
 
 #include "host/base/memory.h"
 #include "host/base/thread.h"
+#include "host/engine/devices.h"
 
 #include <stdlib.h>
 
@@ -44,6 +45,77 @@ static crumb_status measure(int n_threads, size_t rounds, measurement *out, crum
     return CRUMB_OK;
 }
 
+static bool is_gpu(const crumb_engine_device *d) {
+    return d->backend != &crumb_backend_cpu;
+}
+
+static const char *kind_name(crumb_device_kind kind) {
+    static const char *const names[] = {[CRUMB_DEVICE_PROCESSOR] = "OpenCL on the processor",
+                                        [CRUMB_DEVICE_INTEGRATED] = "integrated",
+                                        [CRUMB_DEVICE_DISCRETE] = "discrete"};
+    return names[kind];
+}
+
+static void print_gpu(const crumb_device_listing *l) {
+    bool by_itself = l->intel && l->kind != CRUMB_DEVICE_PROCESSOR;
+    cli_print("%s: %s, %s, %u %s\n", l->name, l->detail, kind_name(l->kind), l->n_units,
+              by_itself ? "Xe-cores" : "compute units");
+    cli_print("  driver %s\n", l->driver);
+    cli_print("  memory %.1f GB, at most %.1f GB at once; %s\n", (double)l->memory_bytes * 1e-9,
+              (double)l->max_alloc_bytes * 1e-9, l->features);
+    if (*l->unusable)
+        cli_print("  cannot be used: %s\n", l->unusable);
+    else
+        cli_print("  kernels %s: %s; %s\n", l->target, l->reason,
+                  by_itself ? "used by itself" : "used only when it is named (--device)");
+}
+
+static const crumb_engine_devices *find_devices(void) {
+    static crumb_engine_devices all;
+    crumb_engine_devices_find(&all);
+    return &all;
+}
+
+static void print_gpus(void) {
+    const crumb_engine_devices *all = find_devices();
+    for (size_t i = 0; i < all->n; i++)
+        if (is_gpu(&all->device[i])) print_gpu(&all->device[i].listing);
+    if (*all->note) cli_print("no GPU: %s\n", all->note);
+}
+
+void cli_list_devices(void) {
+    const crumb_engine_devices *all = find_devices();
+    cli_print("Available devices:\n");
+    for (size_t i = 0; i < all->n; i++) {
+        const crumb_device_listing *l = &all->device[i].listing;
+        cli_print("  %s: %s%s%s\n", l->name, l->detail, *l->unusable ? ", cannot be used: " : "", l->unusable);
+    }
+    if (*all->note) cli_print("No GPU: %s\n", all->note);
+}
+
+static void add_gpus(cJSON *document, cJSON *devices) {
+    const crumb_engine_devices *all = find_devices();
+    for (size_t i = 0; i < all->n; i++) {
+        const crumb_device_listing *l = &all->device[i].listing;
+        if (!is_gpu(&all->device[i])) continue;
+        cJSON *o = cJSON_CreateObject();
+        json_add_text(o, "name", l->name);
+        json_add_text(o, "detail", l->detail);
+        json_add_text(o, "backend", all->device[i].backend->name);
+        json_add_text(o, "kind", kind_name(l->kind));
+        json_add_text(o, "driver", l->driver);
+        json_add_text(o, "target", l->target);
+        json_add_text(o, "reason", l->reason);
+        json_add_text(o, "features", l->features);
+        json_add_text(o, "unusable", l->unusable);
+        json_add_u64(o, "units", l->n_units);
+        json_add_u64(o, "memory_bytes", l->memory_bytes);
+        json_add_u64(o, "max_alloc_bytes", l->max_alloc_bytes);
+        cJSON_AddItemToArray(devices, o);
+    }
+    json_add_text(document, "no_gpu", all->note);
+}
+
 static void print_text(int n_cores, const measurement *m) {
     cli_print("cpu: %s, %d cores, %s\n", cli_cpu_name(), n_cores, crumb_isa_name(crumb_isa_best()));
     cli_print("  memory %.1f GB, of which %.1f GB are free\n", (double)crumb_memory_total_bytes() * 1e-9,
@@ -57,7 +129,7 @@ static void print_text(int n_cores, const measurement *m) {
             if (m->dot_gops[isa] > 0)
                 cli_print("  int8 dot products, %s: %.0f GOPS\n", crumb_isa_name((crumb_isa)isa), m->dot_gops[isa]);
     }
-    cli_print("no GPU: this build has no GPU backend\n");
+    print_gpus();
 }
 
 static crumb_status print_json(int n_cores, const measurement *m, crumb_error *err) {
@@ -79,7 +151,9 @@ static crumb_status print_json(int n_cores, const measurement *m, crumb_error *e
         for (int isa = 0; isa < CRUMB_ISA_COUNT; isa++)
             if (m->dot_gops[isa] > 0) json_add_real(dot, crumb_isa_name((crumb_isa)isa), m->dot_gops[isa]);
     }
-    cJSON_AddItemToArray(cJSON_AddArrayToObject(document, "devices"), cpu);
+    cJSON *devices = cJSON_AddArrayToObject(document, "devices");
+    cJSON_AddItemToArray(devices, cpu);
+    add_gpus(document, devices);
     return json_print(document, false, "\n", err);
 }
 

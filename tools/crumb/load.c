@@ -19,22 +19,6 @@ static void on_log(void *user, crumb_log_level level, const char *line) {
         cli_note("%s", line);
 }
 
-/* Only what this build has; a name that means a GPU must not silently become the CPU. */
-static crumb_status check_device(const cli_options *options, crumb_error *err) {
-    static const char *const cpu[] = {"auto", "cpu", "none"};
-    const struct {
-        const char *flag, *value;
-    } wishes[] = {{"--device", options->device}, {"--backend", options->backend}};
-    for (size_t i = 0; i < sizeof wishes / sizeof wishes[0]; i++) {
-        bool known = !wishes[i].value; /* not an option of this command */
-        for (size_t j = 0; !known && j < sizeof cpu / sizeof cpu[0]; j++) known = strcmp(wishes[i].value, cpu[j]) == 0;
-        if (!known)
-            return crumb_fail(err, CRUMB_ERR_DEVICE, "%s %s: this build has no GPU backend; use %s cpu", wishes[i].flag,
-                              wishes[i].value, wishes[i].flag);
-    }
-    return CRUMB_OK;
-}
-
 static crumb_status check_repo(const cli_options *options, crumb_error *err) {
     if (!options->hf_repo) return CRUMB_OK;
     return crumb_fail(err, CRUMB_ERR_ARGUMENT,
@@ -59,11 +43,12 @@ crumb_status cli_model_open(const cli_options *options, const char *path, const 
                             crumb_model **out, crumb_error *err) {
     cli_catch_interrupt(); /* from here on there is something to end cleanly */
     CRUMB_TRY(check_repo(options, err));
-    CRUMB_TRY(check_device(options, err));
     crumb_kv_type kv_type;
     CRUMB_TRY(find_kv_type(options, &kv_type, err));
     crumb_model_params params = crumb_model_params_default();
-    params.device = "cpu";
+    /* the suite measures the processor, and commands without --device have no use for another */
+    params.device = options->suite || !options->device ? "cpu" : options->device;
+    params.backend = options->suite || !options->backend ? "cpu" : options->backend;
     params.target = options->target;
     params.n_threads = n_threads;
     params.tuning = options->tuning;

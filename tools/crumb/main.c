@@ -1,8 +1,6 @@
 /* The command: finds the subcommand, parses its options, runs it. */
 #include "tools/crumb/pages.h"
 
-#include "host/base/thread.h"
-
 #include <signal.h>
 #include <string.h>
 
@@ -41,8 +39,9 @@ const cli_subcommand cli_subcommands[] = {
      "measurements, as JSON lines; import: those of a file, verified again; prune: keep only the best.",
      cli_tune},
     {"devices", CLI_DEVICES, "[options]", "show the devices, and measure them",
-     "Shows the devices that crumb can use. With --measure: what they can do at best, in medians of several rounds: "
-     "the roofs that 'crumb kernels perf' and 'crumb bench' compare with.",
+     "Shows the devices that crumb can use, and where a GPU cannot be used, why and what to do about it. With "
+     "--measure: what the processor can do at best, in medians of several rounds: the roofs that 'crumb kernels perf' "
+     "and 'crumb bench' compare with.",
      cli_devices},
     {"help", CLI_HELP, "[TOPIC] [options]", "explain a command or a topic",
      "Explains a command or a topic: errors, environment, formats, coming-from-llama.cpp.", cli_help},
@@ -65,13 +64,6 @@ static int unknown_subcommand(const char *name) {
     return CLI_EXIT_USAGE;
 }
 
-/* A person's eyes, so not in JSON. */
-static void list_devices(void) {
-    int cpus[1024];
-    cli_print("Available devices:\n  cpu: %s (%d cores)\n", cli_cpu_name(), crumb_cpu_physical(cpus, 1024));
-    cli_print("No GPU: this build has no GPU backend.\n");
-}
-
 static int dispatch(int argc, char **argv) {
     static cli_options options;
     const char *name = argc > 1 ? argv[1] : "--help";
@@ -82,7 +74,7 @@ static int dispatch(int argc, char **argv) {
     int code = cli_options_parse(name, command->bit, argc - 2, argv + 2, &options);
     if (code != CLI_EXIT_OK) return code;
     if (options.help) return page_subcommand(command), CLI_EXIT_OK;
-    if (options.list_devices) return list_devices(), CLI_EXIT_OK;
+    if (options.list_devices) return cli_list_devices(), CLI_EXIT_OK;
     cli_set_quiet(options.quiet);
     if (command->bit != CLI_RUN) cli_say_notes(&options);
     return command->run(&options);

@@ -41,9 +41,10 @@ static void print_memory(const run_state *r) {
 
 static void print_header(const run_state *r) {
     char label[128];
-    cli_note("version %s, model %s (%s), device %s (%s), kernels %s, no GPU: this build has no GPU backend",
-             crumb_version(), r->info.name, cli_model_label(&r->info, label), r->info.device, cli_cpu_name(),
-             r->info.target);
+    bool on_cpu = *r->info.why_cpu != 0;
+    cli_note("version %s, model %s (%s), device %s (%s), kernels %s%s%s", crumb_version(), r->info.name,
+             cli_model_label(&r->info, label), r->info.device, r->info.device_detail, r->info.target,
+             on_cpu ? ", no GPU: " : "", r->info.why_cpu);
     cli_say_notes(r->options);
     if (r->options->verbose) print_memory(r);
     if (r->options->seed < 0 && r->options->temperature > 0)
@@ -59,7 +60,10 @@ static crumb_status print_json_start(const run_state *r, crumb_error *err) {
     json_add_text(o, "architecture", r->info.architecture);
     json_add_text(o, "type", r->info.type);
     json_add_text(o, "device", r->info.device);
+    json_add_text(o, "device_name", r->info.device_detail);
+    json_add_text(o, "backend", r->info.backend);
     json_add_text(o, "target", r->info.target);
+    json_add_text(o, "why_cpu", r->info.why_cpu);
     json_add_u64(o, "seed", r->seed);
     json_add_u64(o, "n_prompt", r->n_tokens);
     cJSON_AddItemToObject(o, "prompt", json_text(r->prompt, r->prompt_bytes));
@@ -162,8 +166,8 @@ static crumb_status finish(run_state *r, crumb_error *err) {
     crumb_session_get_stats(r->session, &stats);
     double rate =
         stats.decode_ms > 0 ? (double)r->info.decode_bytes * (double)stats.n_decode / stats.decode_ms / 1e6 : 0;
-    double roof =
-        r->options->roofline && r->end != END_OUTPUT ? cli_probe_read_bandwidth((int)r->options->n_threads) : 0;
+    bool probes = r->options->roofline && r->end != END_OUTPUT && strcmp(r->info.backend, "cpu") == 0;
+    double roof = probes ? cli_probe_read_bandwidth((int)r->options->n_threads) : 0;
     if (r->options->json && status == CRUMB_OK) status = print_json_end(r, &stats, rate, roof, err);
     if (!cli_flush() || r->options->quiet) return status; /* a reader that went away wants no footer */
     if (r->end == END_CONTEXT)

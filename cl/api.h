@@ -1,0 +1,30 @@
+/* OpenCL as the files of this folder use it: one target version, the constants that older headers lack, and what its
+ * error codes mean to crumb. */
+#ifndef CRUMB_CL_API_H
+#define CRUMB_CL_API_H
+
+#define CL_TARGET_OPENCL_VERSION          300
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS /* clCreateCommandQueue, which every version has */
+#include <CL/cl.h>
+#include <CL/cl_ext.h>
+
+#include "host/base/error.h"
+
+/* cl_intel_device_attribute_query, cl_khr_pci_bus_info, cl_intel_required_subgroup_size */
+#define CRUMB_CL_IP_VERSION      0x4250
+#define CRUMB_CL_NUM_SLICES      0x4252
+#define CRUMB_CL_SUB_SLICES      0x4253
+#define CRUMB_CL_SUB_GROUP_SIZES 0x4108
+#define CRUMB_CL_PCI_BUS_INFO    0x410F
+#define CRUMB_CL_VENDOR_INTEL    0x8086
+/* cl_intel_mem_alloc_buffer_location and NEO: allocations beyond CL_DEVICE_MAX_MEM_ALLOC_SIZE */
+#define CRUMB_CL_UNRESTRICTED_SIZE (1u << 23)
+
+/* "CL_OUT_OF_RESOURCES"; the number where it has no name. Valid until the thread's next call. */
+const char *crumb_cl_error_name(cl_int code);
+
+/* Writes "DEVICE: WHAT failed: CL_..." with what to do about it; `device` is a listing's name and the card's. MEMORY
+ * where the device or the machine has too little, else DEVICE. */
+crumb_status crumb_cl_fail(crumb_error *err, const char *device, const char *what, cl_int code);
+
+#endif

@@ -1,0 +1,169 @@
+#include "cl/device.h"
+
+#include "cl/discover.h"
+#include "cl/program.h"
+#include "host/base/memory.h"
+#include "host/base/thread.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Matrix instructions (dpas) are not used yet. */
+static crumb_cl_rung rung_of(const crumb_cl_facts *f, char *why, size_t size) {
+    snprintf(why, size, "%s%s", f->has_dot_product ? "it has dot products of bytes" : "it has no dot products of bytes",
+             f->has_matrix ? "; its matrix instructions are not used yet" : "");
+    return f->has_dot_product ? CRUMB_CL_DP4A : CRUMB_CL_PORTABLE;
+}
+
+/* ---- listing ------------------------------------------------------------------------------------------------- */
+
+size_t crumb_cl_device_list(crumb_device_listing *out, size_t capacity, char *note, size_t note_size) {
+    crumb_cl_found *found = calloc(1, sizeof *found);
+    if (note_size) note[0] = 0;
+    if (!found) return 0;
+    crumb_cl_discover(found);
+    snprintf(note, note_size, "%s", found->note);
+    size_t n = found->n < capacity ? found->n : capacity;
+    for (size_t i = 0; i < n; i++) {
+        crumb_cl_describe(&found->device[i], i, &out[i]);
+        crumb_cl_rung rung = rung_of(&found->device[i], out[i].reason, sizeof out[i].reason);
+        snprintf(out[i].target, sizeof out[i].target, "%s", crumb_cl_rung_name(rung));
+    }
+    free(found);
+    return n;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------- */
+
+/* What `name` was when it was listed. */
+static crumb_status find_facts(const char *name, crumb_cl_facts *out, char listed[16], crumb_error *err) {
+    crumb_cl_found *found = calloc(1, sizeof *found);
+    if (!found) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory to look for OpenCL devices");
+    crumb_cl_discover(found);
+    crumb_status status = crumb_fail(err, CRUMB_ERR_DEVICE, "%s: there is no such OpenCL device%s%s",
+                                     name ? name : "gpu0", *found->note ? ": " : "", found->note);
+    for (size_t i = 0; i < found->n && status != CRUMB_OK; i++) {
+        crumb_cl_device_name(i, listed);
+        if (name && strcmp(name, listed) != 0) continue;
+        *out = found->device[i];
+        status = CRUMB_OK;
+    }
+    free(found);
+    if (status == CRUMB_OK && *out->unusable)
+        status = crumb_fail(err, CRUMB_ERR_DEVICE, "%s (%.80s) cannot be used: %s", listed, out->name, out->unusable);
+    return status;
+}
+
+/* The same device in this process. It may be gone since it was asked, or the drivers' order may be another. */
+static bool find_id(crumb_device *d) {
+    cl_platform_id platforms[16];
+    cl_device_id ids[CRUMB_CL_MAX_DEVICES];
+    char text[2048] = "", name[CRUMB_CL_TEXT];
+    cl_uint n_platforms = 0, n_ids = 0;
+    const crumb_cl_facts *f = &d->facts;
+    if (clGetPlatformIDs(16, platforms, &n_platforms) != CL_SUCCESS || f->platform >= n_platforms || f->platform >= 16)
+        return false;
+    d->platform = platforms[f->platform];
+    if (clGetDeviceIDs(d->platform, CL_DEVICE_TYPE_ALL, CRUMB_CL_MAX_DEVICES, ids, &n_ids) != CL_SUCCESS ||
+        f->device >= n_ids || f->device >= CRUMB_CL_MAX_DEVICES)
+        return false;
+    d->id = ids[f->device];
+    if (clGetDeviceInfo(d->id, CL_DEVICE_NAME, sizeof text - 1, text, NULL) != CL_SUCCESS) return false;
+    crumb_cl_clean_text(text, name);
+    return strcmp(name, f->name) == 0;
+}
+
+static crumb_status find_device(crumb_device *d, const char *name, crumb_error *err) {
+    for (int attempt = 0; attempt < 2; attempt++) {
+        CRUMB_TRY(find_facts(name, &d->facts, d->name, err));
+        if (find_id(d)) return CRUMB_OK;
+        crumb_cl_discover_again();
+    }
+    return crumb_fail(err, CRUMB_ERR_DEVICE, "%s (%s): the device is not there any more", d->name, d->facts.name);
+}
+
+/* A pointer to a function and one to data are different things to C, and the same to every system with OpenCL. */
+static bool find_function(const crumb_device *d, const char *name, void *out) {
+    void *address = clGetExtensionFunctionAddressForPlatform(d->platform, name);
+    memcpy(out, &address, sizeof address);
+    return address != NULL;
+}
+
+static bool find_usm(crumb_device *d) {
+    return d->facts.has_usm && find_function(d, "clDeviceMemAllocINTEL", &d->usm.device_alloc) &&
+           find_function(d, "clHostMemAllocINTEL", &d->usm.host_alloc) &&
+           find_function(d, "clMemBlockingFreeINTEL", &d->usm.release) &&
+           find_function(d, "clSetKernelArgMemPointerINTEL", &d->usm.set_arg) &&
+           find_function(d, "clEnqueueMemcpyINTEL", &d->usm.copy);
+}
+
+/* The highest rung, or what `target` ("cl:portable") says. */
+static crumb_status choose_rung(crumb_device *d, const char *target, crumb_error *err) {
+    char why[160];
+    crumb_cl_rung best = rung_of(&d->facts, why, sizeof why), wanted = best;
+    bool named = target && strncmp(target, "cl:", 3) == 0;
+    if (named ? !crumb_cl_rung_parse(target + 3, &wanted)
+              : target && strcmp(target, "cl") != 0 && strcmp(target, "auto") != 0)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT,
+                          "target '%s' is not one of %s's: \"cl\", \"cl:portable\", \"cl:dp4a\"", target, d->label);
+    if (wanted > best)
+        return crumb_fail(err, CRUMB_ERR_DEVICE, "target '%s': %s has only %s: %s", target, d->label,
+                          crumb_cl_rung_name(best), why);
+    d->ladder = (crumb_cl_target){
+        .rung = wanted, .local_bytes = d->facts.local_bytes, .max_work_group = (uint32_t)d->facts.max_work_group};
+    return CRUMB_OK;
+}
+
+static crumb_status create_queue(crumb_device *d, crumb_error *err) {
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)d->platform, 0};
+    cl_int code;
+    d->context = clCreateContext(properties, 1, &d->id, NULL, NULL, &code);
+    if (code != CL_SUCCESS) return crumb_cl_fail(err, d->label, "creating a context", code);
+    d->queue = clCreateCommandQueue(d->context, d->id, 0, &code);
+    if (code != CL_SUCCESS) return crumb_cl_fail(err, d->label, "creating a queue", code);
+    return CRUMB_OK;
+}
+
+static crumb_status open_device(crumb_device *d, const crumb_device_params *params, crumb_error *err) {
+    int cpus[1024];
+    d->log = params->log;
+    d->log_user = params->log_user;
+    d->n_threads = params->n_threads > 0 ? params->n_threads : crumb_cpu_physical(cpus, 1024);
+    CRUMB_TRY(find_device(d, params->device, err));
+    snprintf(d->label, sizeof d->label, "%s (%.100s)", d->name, d->facts.name);
+    CRUMB_TRY(choose_rung(d, params->target, err));
+    d->has_usm = find_usm(d);
+    return create_queue(d, err);
+}
+
+crumb_status crumb_cl_device_open(const crumb_device_params *params, crumb_device **out, crumb_error *err) {
+    void *memory;
+    *out = NULL;
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, "the OpenCL device", &memory, err));
+    crumb_device *d = memory;
+    crumb_status status = open_device(d, params, err);
+    if (status == CRUMB_OK)
+        *out = d;
+    else
+        crumb_cl_device_close(d);
+    return status;
+}
+
+void crumb_cl_device_close(crumb_device *d) {
+    if (!d) return;
+    crumb_cl_programs_free(d);
+    if (d->profiling) clReleaseCommandQueue(d->profiling);
+    if (d->queue) clReleaseCommandQueue(d->queue);
+    if (d->context) clReleaseContext(d->context);
+    free(d);
+}
+
+void crumb_cl_device_get_info(const crumb_device *d, crumb_device_info *out) {
+    *out = (crumb_device_info){.n_threads = d->n_threads, .memory_bytes = d->facts.memory_bytes};
+    snprintf(out->name, sizeof out->name, "%s", d->name);
+    snprintf(out->detail, sizeof out->detail, "%.90s", d->facts.name);
+    snprintf(out->target, sizeof out->target, "%s", crumb_cl_rung_name(d->ladder.rung));
+    out->memory_free_bytes =
+        d->facts.memory_bytes > d->allocated_bytes ? d->facts.memory_bytes - d->allocated_bytes : 0;
+}

@@ -1,0 +1,246 @@
+#include "cl/discover.h"
+
+#include "cl/api.h"
+#include "host/base/cache.h"
+#include "host/base/file.h"
+#include "host/base/module.h"
+#include "host/base/process.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ICDS = 32, KEY_SIZE = 16 * 1024, ANSWER_SIZE = 64 * 1024, LIMIT_MS = 10000 };
+static const char cache_name[] = "cl-survey", failed[] = "failed\n", key_end[] = "----\n";
+
+typedef struct icds {
+    char folder[600]; /* with '/' at its end; empty where one file is named */
+    crumb_folder_entry entry[MAX_ICDS];
+    size_t n;
+} icds;
+
+/* As the loader finds them. */
+static void find_icds(icds *out) {
+    const char *named = getenv("OCL_ICD_VENDORS");
+    const char *folder = named && *named ? named : "/etc/OpenCL/vendors";
+    size_t n = strlen(folder);
+    *out = (icds){0};
+    if (n >= 4 && strcmp(folder + n - 4, ".icd") == 0 && crumb_file_exists(folder)) {
+        snprintf(out->entry[0].name, sizeof out->entry[0].name, "%s", folder);
+        out->n = 1;
+        return;
+    }
+    snprintf(out->folder, sizeof out->folder, "%s%s", folder, n && folder[n - 1] == '/' ? "" : "/");
+    out->n = crumb_folder_list(folder, ".icd", out->entry, MAX_ICDS);
+}
+
+/* ---- what the answer depends on ------------------------------------------------------------------------------ */
+
+typedef struct key {
+    char text[KEY_SIZE + sizeof key_end];
+    size_t used;
+} key;
+
+static void key_add(key *k, const char *name, const char *value) {
+    int n = snprintf(k->text + k->used, KEY_SIZE - k->used, "%s=%s\n", name, value ? value : "");
+    if (n > 0 && (size_t)n < KEY_SIZE - k->used) k->used += (size_t)n;
+}
+
+static void key_add_entry(key *k, const crumb_folder_entry *e, const char *more) {
+    char text[128];
+    snprintf(text, sizeof text, "%lld %llu %s", (long long)e->modified_ns, (unsigned long long)e->size, more);
+    key_add(k, e->name, text);
+}
+
+static void key_add_file(key *k, const char *path) {
+    char line[256] = "";
+    FILE *f = fopen(path, "r");
+    if (f && !fgets(line, sizeof line, f)) line[0] = 0;
+    if (f) fclose(f);
+    line[strcspn(line, "\n")] = 0;
+    key_add(k, path, line);
+}
+
+static void make_key(key *k, const icds *found, const char *program_folder) {
+    /* what loaders and drivers read; without these the same machine may well have other devices */
+    static const char *const variables[] = {
+        "OCL_ICD_VENDORS",       "OCL_ICD_FILENAMES",     "OPENCL_VENDOR_PATH",       "LD_LIBRARY_PATH",
+        "NEOReadDebugKeys",      "ProductFamilyOverride", "SetCommandStreamReceiver", "HardwareInfoOverride",
+        "ZE_AFFINITY_MASK",      "POCL_DEVICES",          "CUDA_VISIBLE_DEVICES",     "CL_CONFIG_CPU_TARGET_ARCH",
+        "ONEAPI_DEVICE_SELECTOR"};
+    crumb_folder_entry nodes[64];
+    k->used = 0;
+    key_add(k, "crumb", crumb_version());
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) key_add(k, variables[i], getenv(variables[i]));
+    for (size_t i = 0; i < found->n; i++) {
+        char path[800];
+        key_add_entry(k, &found->entry[i], "");
+        snprintf(path, sizeof path, "%s%s", found->folder, found->entry[i].name);
+        key_add_file(k, path);
+    }
+    for (size_t i = 0, n = crumb_folder_list("/dev/dri", "", nodes, 64); i < n; i++) {
+        char path[160];
+        snprintf(path, sizeof path, "/dev/dri/%.127s", nodes[i].name);
+        key_add(k, path, crumb_file_writable(path) ? "open" : "closed");
+    }
+    for (size_t i = 0, n = crumb_folder_list(program_folder, "crumb-cl-survey", nodes, 64); i < n; i++)
+        key_add_entry(k, &nodes[i], "");
+    key_add_file(k, "/proc/sys/kernel/osrelease");
+    memcpy(k->text + k->used, key_end, sizeof key_end);
+    k->used += strlen(key_end);
+}
+
+/* ---- asking -------------------------------------------------------------------------------------------------- */
+
+/* NULL, or how the survey went wrong. */
+static const char *run_survey(const char *program, const char *vendors, char *answer, crumb_cl_survey *out) {
+    const char *const argv[] = {program, vendors, NULL};
+    crumb_process_end end;
+    int code;
+    if (crumb_process_run(argv, LIMIT_MS, answer, ANSWER_SIZE, &end, &code, NULL) != CRUMB_OK) return "cannot be asked";
+    if (end == CRUMB_PROCESS_TIMED_OUT) return "hangs when it is asked for its devices";
+    if (end == CRUMB_PROCESS_KILLED) return "crashes when it is asked for its devices";
+    if (!crumb_cl_survey_parse(answer, out)) return "ends the process that asks it for its devices";
+    return NULL;
+}
+
+/* The survey of all drivers went wrong: which one is it? */
+static void name_culprit(const char *program, const icds *found, const char *how, char *answer, char *note,
+                         size_t size) {
+    crumb_cl_survey *ignored = calloc(1, sizeof *ignored);
+    for (size_t i = 0; ignored && i < found->n; i++) {
+        char path[800];
+        snprintf(path, sizeof path, "%s%s", found->folder, found->entry[i].name);
+        const char *alone = run_survey(program, path, answer, ignored);
+        if (!alone) continue;
+        snprintf(note, size,
+                 "the OpenCL driver of %.200s %s; remove it, or let OCL_ICD_VENDORS name a folder without it", path,
+                 alone);
+        free(ignored);
+        return;
+    }
+    free(ignored);
+    snprintf(note, size, "one of %zu OpenCL drivers in %.200s %s", found->n, found->folder, how);
+}
+
+/* The answer's text is the survey's, or `failed` and a note. */
+static bool ask(const char *folder, const icds *found, char *answer, crumb_cl_survey *out, char *note, size_t size) {
+    char program[800];
+    snprintf(program, sizeof program, "%s/crumb-cl-survey", folder);
+    if (!crumb_file_exists(program)) {
+        snprintf(note, size, "%.300s is missing; install crumb's modules together", program);
+        return false;
+    }
+    const char *how = run_survey(program, NULL, answer, out);
+    if (!how) return true;
+    name_culprit(program, found, how, answer, note, size);
+    *out = (crumb_cl_survey){0};
+    snprintf(answer, ANSWER_SIZE, "%s%s\n", failed, note);
+    return true;
+}
+
+static bool recall(const char *path, const key *k, crumb_cl_survey *out, char *note, size_t size) {
+    void *bytes;
+    size_t n;
+    if (crumb_cache_read(path, KEY_SIZE + ANSWER_SIZE, &bytes, &n, NULL) != CRUMB_OK) return false;
+    const char *text = bytes, *answer = text + k->used;
+    bool known = n > k->used && strlen(text) == n && memcmp(text, k->text, k->used) == 0;
+    if (known && strncmp(answer, failed, strlen(failed)) == 0)
+        snprintf(note, size, "%.*s", (int)strcspn(answer + strlen(failed), "\n"), answer + strlen(failed));
+    else if (known)
+        known = crumb_cl_survey_parse(answer, out);
+    free(bytes);
+    return known;
+}
+
+/* A cache that cannot be written costs time and nothing else. */
+static void remember(const char *path, const key *k, const char *answer) {
+    size_t n = strlen(answer);
+    char *text = malloc(k->used + n);
+    if (!text) return;
+    memcpy(text, k->text, k->used);
+    memcpy(text + k->used, answer, n);
+    crumb_cache_write(path, text, k->used + n, NULL);
+    free(text);
+}
+
+typedef struct discovery {
+    icds found;
+    key k;
+    crumb_cl_survey survey;
+    char answer[ANSWER_SIZE];
+} discovery;
+
+static void take_survey(discovery *d, char *note, size_t size) {
+    char path[1024], folder[600];
+    if (!crumb_module_folder((const void *)cache_name, folder, sizeof folder)) return;
+    make_key(&d->k, &d->found, folder);
+    bool has_cache = crumb_cache_path(cache_name, path, sizeof path);
+    if (has_cache && recall(path, &d->k, &d->survey, note, size)) return;
+    if (ask(folder, &d->found, d->answer, &d->survey, note, size) && has_cache) remember(path, &d->k, d->answer);
+}
+
+/* ---- the result ------------------------------------------------------------------------------------------------ */
+
+static int order_of(const crumb_cl_facts *f) {
+    return f->is_cpu || !f->is_gpu ? 2 : f->unified ? 1 : 0;
+}
+
+void crumb_cl_discover(crumb_cl_found *out) {
+    *out = (crumb_cl_found){0};
+    discovery *d = calloc(1, sizeof *d);
+    if (!d) {
+        snprintf(out->note, sizeof out->note, "there is not enough memory to look for OpenCL devices");
+        return;
+    }
+    find_icds(&d->found);
+    const char *more = getenv("OCL_ICD_FILENAMES"); /* drivers without a file of their own */
+    if (d->found.n || (more && *more)) take_survey(d, out->note, sizeof out->note);
+    for (int order = 0; order < 3; order++)
+        for (size_t i = 0; i < d->survey.n_devices; i++)
+            if (order_of(&d->survey.device[i]) == order) out->device[out->n++] = d->survey.device[i];
+    bool has_gpu = out->n && order_of(&out->device[0]) < 2;
+    if (!has_gpu && !*out->note) crumb_cl_advise(d->found.n, out->note, sizeof out->note);
+    free(d);
+}
+
+void crumb_cl_discover_again(void) {
+    char path[1024];
+    if (crumb_cache_path(cache_name, path, sizeof path)) crumb_cache_write(path, "", 0, NULL);
+}
+
+void crumb_cl_device_name(size_t index, char out[16]) {
+    snprintf(out, 16, "gpu%u", (unsigned)index % 1000);
+}
+
+static void describe_features(const crumb_cl_facts *f, char *out, size_t size) {
+    const struct {
+        bool has;
+        const char *name;
+    } features[] = {{f->has_f16, "f16"},
+                    {f->has_bf16, "bf16"},
+                    {f->has_dot_product, "dp4a"},
+                    {f->has_matrix, "dpas"},
+                    {f->has_2d_blocks, "2d blocks"},
+                    {f->has_usm, "usm"},
+                    {f->has_command_buffer, "command buffers"}};
+    size_t used =
+        (size_t)snprintf(out, size, "%s%.80s", *f->sub_groups ? "sub-groups " : "no sub-groups", f->sub_groups);
+    for (size_t i = 0; i < sizeof features / sizeof *features; i++)
+        if (features[i].has && used < size) used += (size_t)snprintf(out + used, size - used, ", %s", features[i].name);
+}
+
+void crumb_cl_describe(const crumb_cl_facts *f, size_t index, crumb_device_listing *out) {
+    *out = (crumb_device_listing){.kind = order_of(f) == 2   ? CRUMB_DEVICE_PROCESSOR
+                                          : order_of(f) == 1 ? CRUMB_DEVICE_INTEGRATED
+                                                             : CRUMB_DEVICE_DISCRETE,
+                                  .intel = f->vendor_id == CRUMB_CL_VENDOR_INTEL,
+                                  .n_units = (uint32_t)(f->xe_cores ? f->xe_cores : f->units),
+                                  .memory_bytes = f->memory_bytes,
+                                  .max_alloc_bytes = f->max_alloc_bytes};
+    crumb_cl_device_name(index, out->name);
+    snprintf(out->detail, sizeof out->detail, "%.90s", f->name);
+    snprintf(out->driver, sizeof out->driver, "%.80s %.60s", f->platform_name, f->driver);
+    snprintf(out->unusable, sizeof out->unusable, "%s", f->unusable);
+    describe_features(f, out->features, sizeof out->features);
+}

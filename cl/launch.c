@@ -1,0 +1,106 @@
+#include "cl/record.h"
+
+#include "cl/program.h"
+#include "host/base/checked.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+crumb_status crumb_cl_launch_begin(crumb_cl_recorder *r, const char *file, const char *options, const char *name,
+                                   crumb_cl_builder *out, crumb_error *err) {
+    crumb_plan *p = r->p;
+    if (p->n_launches == p->launch_capacity) {
+        size_t capacity = 2 * p->launch_capacity + 64;
+        crumb_cl_launch *grown = realloc(p->launches, capacity * sizeof *grown);
+        if (!grown) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for a plan");
+        p->launches = grown;
+        p->launch_capacity = capacity;
+    }
+    crumb_cl_launch *launch = &p->launches[p->n_launches];
+    *launch = (crumb_cl_launch){.on_outputs = r->after_select, .time = CRUMB_CL_TIME_OTHER};
+    CRUMB_TRY(crumb_cl_kernel_create(p->device, file, options, name, &launch->kernel, err));
+    p->n_launches++;
+    *out = (crumb_cl_builder){.r = r, .launch = launch, .name = name, .err = err};
+    crumb_cl_arg_memory(out, &p->batch);
+    return CRUMB_OK;
+}
+
+static void note(crumb_cl_builder *b, cl_int code) {
+    if (code != CL_SUCCESS && b->code == CL_SUCCESS) {
+        b->code = code;
+        b->refused = b->n_args;
+    }
+    b->n_args++;
+}
+
+static void arg(crumb_cl_builder *b, size_t size, const void *value) {
+    note(b, clSetKernelArg(b->launch->kernel, b->n_args, size, value));
+}
+
+void crumb_cl_arg_u32(crumb_cl_builder *b, uint32_t value) {
+    arg(b, sizeof value, &value);
+}
+void crumb_cl_arg_i32(crumb_cl_builder *b, int32_t value) {
+    arg(b, sizeof value, &value);
+}
+void crumb_cl_arg_u64(crumb_cl_builder *b, uint64_t value) {
+    arg(b, sizeof value, &value);
+}
+void crumb_cl_arg_f32(crumb_cl_builder *b, float value) {
+    arg(b, sizeof value, &value);
+}
+void crumb_cl_arg_local(crumb_cl_builder *b, uint64_t n_bytes) {
+    arg(b, (size_t)n_bytes, NULL);
+}
+void crumb_cl_arg_null(crumb_cl_builder *b) {
+    arg(b, sizeof(cl_mem), NULL);
+}
+void crumb_cl_arg_memory(crumb_cl_builder *b, const crumb_cl_memory *memory) {
+    note(b, crumb_cl_set_memory(b->r->p->device, b->launch->kernel, b->n_args, memory));
+}
+void crumb_cl_arg_value(crumb_cl_builder *b, crumb_value v) {
+    if (v == CRUMB_NO_VALUE)
+        crumb_cl_arg_null(b);
+    else
+        crumb_cl_arg_memory(b, crumb_cl_value_memory(b->r->p, v));
+}
+
+void crumb_cl_arg_weights(crumb_cl_builder *b, const void *host, uint64_t n_bytes) {
+    crumb_plan *p = b->r->p;
+    crumb_cl_memory memory = {0};
+    if (b->status == CRUMB_OK) b->status = crumb_cl_weights_find(p->device, &p->copies, host, n_bytes, &memory, b->err);
+    crumb_cl_arg_memory(b, &memory);
+}
+
+void crumb_cl_arg_matrix(crumb_cl_builder *b, const crumb_matrix *w) {
+    uint64_t rows = crumb_round_up(w->m, CRUMB_TILE_ROWS), columns = crumb_round_up(w->k, CRUMB_TILE_K);
+    uint64_t n_scales = w->bits && w->group ? rows * (columns / w->group) : 0;
+    uint64_t n_supers = w->supers ? rows * (columns / w->super_group) : 0;
+    uint64_t scale_bytes = w->supers ? 1 : w->scales_f32 ? 4 : 2;
+    crumb_cl_arg_weights(b, w->codes, crumb_matrix_codes_bytes(w));
+    crumb_cl_arg_weights(b, w->bits ? w->scales : NULL, n_scales * scale_bytes);
+    crumb_cl_arg_weights(b, w->bits ? w->mins : NULL, n_scales * scale_bytes);
+    crumb_cl_arg_weights(b, w->supers, n_supers * 2);
+    crumb_cl_arg_weights(b, w->super_mins, n_supers * 2);
+}
+
+void crumb_cl_arg_codebook(crumb_cl_builder *b, const crumb_matrix *w) {
+    crumb_cl_arg_weights(b, w->codebook, CRUMB_CODEBOOK_ENTRIES);
+}
+
+crumb_status crumb_cl_launch_end(crumb_cl_builder *b, size_t groups, size_t local, uint8_t row_dim, uint32_t tokens) {
+    crumb_cl_launch *l = b->launch;
+    CRUMB_TRY(b->status);
+    if (b->code != CL_SUCCESS)
+        return crumb_fail(b->err, CRUMB_ERR_DEVICE, "%s: argument %u of kernel %s is refused: %s",
+                          b->r->p->device->label, b->refused, b->name, crumb_cl_error_name(b->code));
+    size_t row_groups = row_dim == CRUMB_CL_NO_DIM ? 1 : crumb_div_up(crumb_cl_most_rows(b->r), tokens);
+    l->row_dim = row_dim;
+    l->tokens = tokens;
+    l->n_dims = row_dim == CRUMB_CL_NO_DIM ? 1 : (uint8_t)(row_dim + 1);
+    for (int i = 0; i < 3; i++) {
+        l->local[i] = i == 0 ? local : 1;
+        l->groups[i] = i == row_dim ? row_groups : i == 0 ? groups : 1;
+    }
+    return CRUMB_OK;
+}

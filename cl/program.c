@@ -1,0 +1,173 @@
+#include "cl/program.h"
+
+#include "host/base/cache.h"
+#include "host/base/memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the cache ----------------------------------------------------------------------------------------------- *
+ * A file is its key as text, NUL, the binary's length and hash, and the binary. */
+
+typedef struct blob_head {
+    uint64_t n_bytes, hash;
+} blob_head;
+
+enum { MAX_BINARY = 64 << 20, KEY_SIZE = 2048 };
+
+static void cache_file(const char *key, char *path, size_t size) {
+    char name[64];
+    uint64_t a = crumb_hash(CRUMB_HASH_SEED, key, strlen(key));
+    snprintf(name, sizeof name, "cl-programs/%016" PRIx64 "%016" PRIx64, a, crumb_hash(a, key, strlen(key)));
+    if (!crumb_cache_path(name, path, size)) path[0] = 0;
+}
+
+/* NULL: nothing there, or nothing that can be trusted. */
+static unsigned char *recall(const char *path, const char *key, size_t *n_binary) {
+    void *bytes;
+    size_t n, n_key = strlen(key) + 1;
+    if (!*path || crumb_cache_read(path, MAX_BINARY + KEY_SIZE, &bytes, &n, NULL) != CRUMB_OK) return NULL;
+    unsigned char *all = bytes, *binary = NULL;
+    blob_head head;
+    if (n > n_key + sizeof head && memcmp(all, key, n_key) == 0) {
+        memcpy(&head, all + n_key, sizeof head);
+        size_t left = n - n_key - sizeof head;
+        if (head.n_bytes == left && head.hash == crumb_hash(CRUMB_HASH_SEED, all + n - left, left)) {
+            binary = all;
+            memmove(binary, all + n - left, left);
+            *n_binary = left;
+        }
+    }
+    if (!binary) free(all);
+    return binary;
+}
+
+static void remember(const crumb_device *d, const char *path, const char *key, cl_program program) {
+    size_t n_binary = 0, n_key = strlen(key) + 1;
+    blob_head head;
+    if (!*path || clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof n_binary, &n_binary, NULL) != CL_SUCCESS ||
+        n_binary == 0 || n_binary > MAX_BINARY)
+        return;
+    unsigned char *all = malloc(n_key + sizeof head + n_binary);
+    if (!all) return;
+    unsigned char *binary = all + n_key + sizeof head;
+    if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS) {
+        head = (blob_head){n_binary, crumb_hash(CRUMB_HASH_SEED, binary, n_binary)};
+        memcpy(all, key, n_key);
+        memcpy(all + n_key, &head, sizeof head);
+        crumb_error err = {0};
+        if (crumb_cache_write(path, all, n_key + sizeof head + n_binary, &err) != CRUMB_OK && d->log) {
+            char line[1100];
+            snprintf(line, sizeof line, "programs are not kept and will be built again: %s", err.message);
+            d->log(d->log_user, CRUMB_LOG_DEBUG, line);
+        }
+    }
+    free(all);
+}
+
+/* ---- building ------------------------------------------------------------------------------------------------ */
+
+static crumb_status build_failed(const crumb_device *d, cl_program program, const char *file, const char *options,
+                                 cl_int code, crumb_error *err) {
+    char *text = calloc(1, 1 << 16);
+    if (!text) return crumb_cl_fail(err, d->label, "building kernels", code);
+    clGetProgramBuildInfo(program, d->id, CL_PROGRAM_BUILD_LOG, (1 << 16) - 1, text, NULL);
+    for (char *p = text; *p; p++)
+        if (*p == '\n') *p = ' ';
+    const char *first = strstr(text, "error");
+    crumb_status status =
+        crumb_fail(err, CRUMB_ERR_DEVICE, "%s: its driver (%.60s) does not build %s with %.300s: %s: %.400s", d->label,
+                   d->facts.driver, file, options, crumb_cl_error_name(code), first ? first : text);
+    free(text);
+    return status;
+}
+
+static cl_program from_binary(const crumb_device *d, const char *path, const char *key, const char *options) {
+    size_t n_binary;
+    unsigned char *binary = recall(path, key, &n_binary);
+    if (!binary) return NULL;
+    const unsigned char *bytes = binary;
+    cl_int state = CL_SUCCESS, code;
+    cl_program program = clCreateProgramWithBinary(d->context, 1, &d->id, &n_binary, &bytes, &state, &code);
+    free(binary);
+    if (code == CL_SUCCESS && state == CL_SUCCESS &&
+        clBuildProgram(program, 1, &d->id, options, NULL, NULL) == CL_SUCCESS)
+        return program;
+    if (code == CL_SUCCESS) clReleaseProgram(program);
+    return NULL;
+}
+
+static crumb_status from_source(const crumb_device *d, const char *file, const char *options, cl_program *out,
+                                crumb_error *err) {
+    const char *texts[] = {crumb_cl_text("common.cl"), "\n", crumb_cl_text(file)};
+    cl_int code;
+    cl_program program = clCreateProgramWithSource(d->context, 3, texts, NULL, &code);
+    if (code != CL_SUCCESS) return crumb_cl_fail(err, d->label, "creating a program", code);
+    code = clBuildProgram(program, 1, &d->id, options, NULL, NULL);
+    if (code == CL_SUCCESS) {
+        *out = program;
+        return CRUMB_OK;
+    }
+    crumb_status status = build_failed(d, program, file, options, code, err);
+    clReleaseProgram(program);
+    return status;
+}
+
+static crumb_status build(crumb_device *d, const char *file, const char *options, cl_program *out, crumb_error *err) {
+    char key[KEY_SIZE], path[1024];
+    const char *common = crumb_cl_text("common.cl"), *own = crumb_cl_text(file);
+    if (!common || !own) return crumb_fail(err, CRUMB_ERR_INTERNAL, "this build has no kernel text %s", file);
+    uint64_t text = crumb_hash(crumb_hash(CRUMB_HASH_SEED, common, strlen(common)), own, strlen(own));
+    snprintf(key, sizeof key, "crumb-cl-program 1\n%s\n%s\n%s\n%s\n%" PRIx64 "\n%s\n%016" PRIx64 "\n%.1000s\n",
+             d->facts.platform_name, d->facts.name, d->facts.driver, d->facts.version, d->facts.ip_version, file, text,
+             options);
+    cache_file(key, path, sizeof path);
+    *out = from_binary(d, path, key, options);
+    if (*out) return CRUMB_OK;
+    CRUMB_TRY(from_source(d, file, options, out, err));
+    remember(d, path, key, *out);
+    return CRUMB_OK;
+}
+
+static crumb_status find_program(crumb_device *d, const char *file, const char *options, cl_program *out,
+                                 crumb_error *err) {
+    char key[KEY_SIZE];
+    snprintf(key, sizeof key, "%s %s", file, options);
+    for (size_t i = 0; i < d->n_programs; i++)
+        if (strcmp(d->programs[i].key, key) == 0) return *out = d->programs[i].program, CRUMB_OK;
+    crumb_cl_program *grown = realloc(d->programs, (d->n_programs + 1) * sizeof *grown);
+    if (!grown) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for a program");
+    d->programs = grown;
+    char *kept = malloc(strlen(key) + 1);
+    if (!kept) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for a program");
+    memcpy(kept, key, strlen(key) + 1);
+    crumb_status status = build(d, file, options, out, err);
+    if (status == CRUMB_OK)
+        d->programs[d->n_programs++] = (crumb_cl_program){.key = kept, .program = *out};
+    else
+        free(kept);
+    return status;
+}
+
+crumb_status crumb_cl_kernel_create(crumb_device *d, const char *file, const char *options, const char *name,
+                                    cl_kernel *out, crumb_error *err) {
+    char all[1024];
+    cl_program program = NULL;
+    cl_int code;
+    /* A device that cannot round division correctly refuses to be asked for it; it may quantize a value to the
+     * neighbouring code. */
+    snprintf(all, sizeof all, "%s %s", d->facts.rounds_division ? CRUMB_CL_BUILD_OPTIONS : "", options);
+    CRUMB_TRY(find_program(d, file, all, &program, err));
+    *out = clCreateKernel(program, name, &code);
+    return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, d->label, name, code);
+}
+
+void crumb_cl_programs_free(crumb_device *d) {
+    for (size_t i = 0; i < d->n_programs; i++) {
+        clReleaseProgram(d->programs[i].program);
+        free(d->programs[i].key);
+    }
+    free(d->programs);
+}

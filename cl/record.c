@@ -1,0 +1,244 @@
+/* Recording: every op is checked, values get memory, and ops become launches, some of them several ops at once. */
+#include "cl/record.h"
+
+#include "host/base/checked.h"
+#include "host/base/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MAX_ROWS = 1 << 16, SPLIT_ROWS = 4 };
+
+/* ---- values -------------------------------------------------------------------------------------------------- */
+
+/* Refuses reading rows that SELECT has left behind; only another SELECT may. */
+static crumb_status track_reads(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
+    crumb_value values[CRUMB_OP_MAX_VALUES];
+    size_t n = crumb_op_reads(op, values);
+    bool is_select = op->kind == CRUMB_OP_SELECT;
+    for (size_t i = 0; i < n; i++)
+        if (!r->p->values[values[i]].written)
+            return crumb_fail(err, CRUMB_ERR_ARGUMENT, "it reads value %u, which nothing has made", values[i]);
+    if (!r->after_select) return CRUMB_OK;
+    if (op->kind == CRUMB_OP_ATTENTION || op->kind == CRUMB_OP_ROPE || op->kind == CRUMB_OP_EMBED)
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "it cannot come after select");
+    for (size_t i = 0; i < n; i++)
+        if (r->p->values[values[i]].on_outputs == is_select)
+            return crumb_fail(err, CRUMB_ERR_ARGUMENT, "it reads value %u, which was made %s select", values[i],
+                              is_select ? "after" : "before");
+    return CRUMB_OK;
+}
+
+static void track_writes(crumb_cl_recorder *r, const crumb_op *op) {
+    crumb_plan *p = r->p;
+    crumb_value values[CRUMB_OP_MAX_VALUES];
+    size_t n = crumb_op_writes(op, values);
+    for (size_t i = 0; i < n; i++) {
+        crumb_cl_value *v = &p->values[values[i]];
+        uint32_t rows = crumb_cl_most_rows(r);
+        v->written = true;
+        v->on_outputs = r->after_select;
+        if (rows > v->max_rows) v->max_rows = rows;
+        for (size_t j = 0; j < p->n_values; j++)
+            if (p->values[j].owner == v->owner) p->values[j].readable = false;
+        v->readable = true;
+        p->result = values[i];
+    }
+}
+
+static crumb_status look_at_op(crumb_cl_recorder *r, size_t index, crumb_cl_row_bytes *most, uint64_t *partial_floats,
+                               crumb_error *err) {
+    crumb_plan *p = r->p;
+    const crumb_op *op = &r->desc->ops[index];
+    CRUMB_TRY(crumb_op_check(r->desc, p->kv ? &p->kv->params : NULL, index, err));
+    if (op->kind == CRUMB_OP_SIGNAL || op->kind == CRUMB_OP_WAIT)
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s cannot share a layer with another device yet",
+                          p->device->label);
+    CRUMB_TRY(track_reads(r, op, err));
+    if (op->kind == CRUMB_OP_SELECT) r->after_select = p->has_select = true;
+    track_writes(r, op);
+    if (op->kind == CRUMB_OP_LINEAR) crumb_cl_linear_row_bytes(op, most);
+    if (op->kind == CRUMB_OP_EMBED && (!p->n_vocab || op->embed.table->m < p->n_vocab)) p->n_vocab = op->embed.table->m;
+    if (op->kind == CRUMB_OP_ATTENTION) {
+        uint64_t floats = (uint64_t)op->attention.n_head * (op->attention.head_dim + 2);
+        p->has_attention = true;
+        if (floats > *partial_floats) *partial_floats = floats;
+    }
+    return CRUMB_OK;
+}
+
+static void find_owners(crumb_plan *p, const crumb_plan_desc *desc) {
+    for (size_t i = 0; i < p->n_values; i++) {
+        p->values[i].width = desc->values[i].width;
+        p->values[i].owner = i;
+        for (size_t j = 0; j < i; j++)
+            if (desc->values[j].slot == desc->values[i].slot) {
+                p->values[i].owner = j;
+                break;
+            }
+    }
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------------- */
+
+static crumb_status take(crumb_plan *p, uint64_t n_bytes, const char *what, crumb_cl_memory *out, crumb_error *err) {
+    if (n_bytes == 0) return CRUMB_OK;
+    p->scratch_bytes += n_bytes;
+    return crumb_cl_memory_create(p->device, n_bytes, what, out, err);
+}
+
+static crumb_status take_values(crumb_plan *p, crumb_error *err) {
+    for (size_t i = 0; i < p->n_values; i++) {
+        uint64_t most = 0;
+        if (p->values[i].owner != i) continue;
+        for (size_t j = i; j < p->n_values; j++) {
+            uint64_t floats = p->values[j].owner == i ? (uint64_t)p->values[j].width * p->values[j].max_rows : 0;
+            if (floats > most) most = floats;
+        }
+        CRUMB_TRY(take(p, most * sizeof(float), "a plan's values", &p->values[i].memory, err));
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status take_memory(crumb_cl_recorder *r, const crumb_cl_row_bytes *most, uint64_t partial_floats,
+                                crumb_error *err) {
+    crumb_plan *p = r->p;
+    const crumb_cl_value *result = &p->values[p->result];
+    void *memory;
+    uint64_t batch_bytes = sizeof(crumb_cl_batch) + (uint64_t)p->max_rows * sizeof(crumb_cl_row);
+    CRUMB_TRY(take_values(p, err));
+    CRUMB_TRY(take(p, batch_bytes, "a plan's batch", &p->batch, err));
+    CRUMB_TRY(take(p, p->max_rows * most->q, "a plan's activations", &p->q, err));
+    CRUMB_TRY(take(p, p->max_rows * most->sx, "a plan's activations", &p->sx, err));
+    CRUMB_TRY(take(p, p->max_rows * most->qsum, "a plan's activations", &p->qsum, err));
+    if (p->has_attention) {
+        p->max_chunks = (uint32_t)crumb_div_up(p->kv->params.n_ctx, CRUMB_CL_KV_CHUNK);
+        p->chunks = 1;
+        if (p->max_rows <= SPLIT_ROWS)
+            CRUMB_TRY(take(p, p->max_rows * p->max_chunks * partial_floats * sizeof(float), "a plan's attention",
+                           &p->partials, err));
+        CRUMB_TRY(crumb_calloc(p->kv->params.n_sequences, sizeof *p->next_position, "a plan", &memory, err));
+        p->next_position = memory;
+    }
+    CRUMB_TRY(crumb_cl_host_create(p->device, batch_bytes, &memory, err));
+    p->host_batch = memory;
+    CRUMB_TRY(
+        crumb_cl_host_create(p->device, (uint64_t)result->width * result->max_rows * sizeof(float) + 64, &memory, err));
+    p->results = memory;
+    return CRUMB_OK;
+}
+
+/* ---- ops ----------------------------------------------------------------------------------------------------- */
+
+static crumb_status record_linear(crumb_cl_recorder *r, size_t *index, const crumb_op *norm, crumb_error *err) {
+    const crumb_op *op = &r->desc->ops[*index];
+    const crumb_op *gated = crumb_cl_gated_folds(r, *index) ? op + 1 : NULL;
+    CRUMB_TRY(crumb_cl_record_linear(r, op, norm, gated, err));
+    if (!gated) return CRUMB_OK;
+    for (int i = 0; i < 2; i++)
+        if (op->linear.part[i].out != gated->gated.out) r->p->values[op->linear.part[i].out].readable = false;
+    ++*index;
+    return CRUMB_OK;
+}
+
+static bool rope_feeds(const crumb_cl_recorder *r, size_t index) {
+    const crumb_op *rope = &r->desc->ops[index], *op = rope + 1;
+    return index + 1 < r->desc->n_ops && op->kind == CRUMB_OP_ATTENTION && op->attention.q == rope->rope.q &&
+           op->attention.k == rope->rope.k && op->attention.head_dim == rope->rope.head_dim &&
+           op->attention.n_head == rope->rope.n_head && op->attention.n_head_kv == rope->rope.n_head_kv;
+}
+
+/* Records op *index, and those after it that are folded in; leaves *index at the last one. */
+static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *err) {
+    const crumb_op *op = &r->desc->ops[*index];
+    switch (op->kind) {
+    case CRUMB_OP_EMBED: return crumb_cl_record_embed(r, op, err);
+    case CRUMB_OP_RMS_NORM:
+        if (!crumb_cl_norm_folds(r, *index)) return crumb_cl_record_norm(r, op, err);
+        r->p->values[op->norm.out].readable = false;
+        ++*index;
+        return record_linear(r, index, op, err);
+    case CRUMB_OP_LINEAR: return record_linear(r, index, NULL, err);
+    case CRUMB_OP_ROPE: {
+        const crumb_op *attention = rope_feeds(r, *index) ? op + 1 : NULL;
+        CRUMB_TRY(crumb_cl_record_rope_store(r, op, attention, err));
+        if (!attention) return CRUMB_OK;
+        ++*index;
+        return crumb_cl_record_attention(r, attention, err);
+    }
+    case CRUMB_OP_ATTENTION:
+        CRUMB_TRY(crumb_cl_record_rope_store(r, NULL, op, err));
+        return crumb_cl_record_attention(r, op, err);
+    case CRUMB_OP_GATED: return crumb_cl_record_gated(r, op, err);
+    case CRUMB_OP_SELECT: r->after_select = true; return crumb_cl_record_select(r, op, err);
+    case CRUMB_OP_SIGNAL:
+    case CRUMB_OP_WAIT: break;
+    }
+    return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s does not know this op", r->p->device->label);
+}
+
+static crumb_status record_all(crumb_cl_recorder *r, crumb_error *err) {
+    crumb_cl_row_bytes most = {0};
+    uint64_t partial_floats = 0;
+    crumb_status status;
+    for (size_t i = 0; i < r->desc->n_ops; i++)
+        if ((status = look_at_op(r, i, &most, &partial_floats, err)) != CRUMB_OK)
+            return crumb_op_fail(r->desc, i, status, err);
+    r->after_select = false;
+    CRUMB_TRY(take_memory(r, &most, partial_floats, err));
+    for (size_t i = 0; i < r->desc->n_ops; i++)
+        if ((status = record_op(r, &i, err)) != CRUMB_OK) return crumb_op_fail(r->desc, i, status, err);
+    return CRUMB_OK;
+}
+
+/* ---- the plan ------------------------------------------------------------------------------------------------ */
+
+static crumb_status start_plan(crumb_plan *p, crumb_device *d, const crumb_plan_desc *desc, crumb_error *err) {
+    void *memory;
+    if (desc->n_ops == 0 || desc->n_values == 0 || desc->n_values >= CRUMB_NO_VALUE)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a plan of %zu ops and %zu values", desc->n_ops, desc->n_values);
+    if (desc->max_rows == 0 || desc->max_rows > MAX_ROWS || desc->max_outputs > desc->max_rows)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a plan for %u rows with %u outputs: 1 to %d rows are possible",
+                          desc->max_rows, desc->max_outputs, MAX_ROWS);
+    p->device = d;
+    p->kv = desc->kv;
+    p->max_rows = desc->max_rows;
+    p->max_outputs = desc->max_outputs;
+    p->n_values = desc->n_values;
+    CRUMB_TRY(crumb_calloc(desc->n_values, sizeof *p->values, "a plan", &memory, err));
+    p->values = memory;
+    find_owners(p, desc);
+    return CRUMB_OK;
+}
+
+static void log_plan(const crumb_plan *p) {
+    char line[256];
+    const crumb_device *d = p->device;
+    if (!d->log) return;
+    snprintf(line, sizeof line, "%s: a plan for %u rows is %zu kernels (%s), %.1f MiB of scratch", d->label,
+             p->max_rows, p->n_launches, crumb_cl_rung_name(d->ladder.rung), (double)p->scratch_bytes / 1048576);
+    d->log(d->log_user, CRUMB_LOG_DEBUG, line);
+}
+
+crumb_status crumb_cl_plan_record(crumb_device *d, const crumb_plan_desc *desc, crumb_plan **out, crumb_error *err) {
+    void *memory;
+    *out = NULL;
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, "a plan", &memory, err));
+    crumb_plan *p = memory;
+    crumb_cl_recorder r = {.p = p, .desc = desc};
+    crumb_status status = start_plan(p, d, desc, err);
+    if (status == CRUMB_OK) status = record_all(&r, err);
+    if (status != CRUMB_OK) {
+        crumb_cl_plan_destroy(p);
+        return status;
+    }
+    p->rule = (crumb_rows_rule){.max_rows = p->max_rows,
+                                .max_outputs = p->max_outputs,
+                                .n_vocab = p->n_vocab,
+                                .has_select = p->has_select,
+                                .kv = p->has_attention ? &p->kv->params : NULL,
+                                .next_position = p->next_position};
+    log_plan(p);
+    *out = p;
+    return CRUMB_OK;
+}

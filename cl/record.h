@@ -1,0 +1,71 @@
+/* What the files that record a plan share: record.c (values, memory, order), launch.c (one kernel and its arguments),
+ * record_ops.c and record_linear.c (which kernels an op becomes). */
+#ifndef CRUMB_CL_RECORD_H
+#define CRUMB_CL_RECORD_H
+
+#include "cl/plan.h"
+#include "cl/registry.h"
+
+typedef struct crumb_cl_recorder {
+    crumb_plan *p;
+    const crumb_plan_desc *desc;
+    bool after_select;
+} crumb_cl_recorder;
+
+/* A launch under construction: begin, then its arguments in order, then end, which names the kernel and the argument
+ * that was refused. */
+typedef struct crumb_cl_builder {
+    crumb_cl_recorder *r;
+    crumb_cl_launch *launch;
+    const char *name;
+    cl_uint n_args;
+    cl_int code; /* of the first argument that was refused */
+    cl_uint refused;
+    crumb_status status; /* of finding weights */
+    crumb_error *err;
+} crumb_cl_builder;
+
+crumb_status crumb_cl_launch_begin(crumb_cl_recorder *r, const char *file, const char *options, const char *name,
+                                   crumb_cl_builder *out, crumb_error *err);
+void crumb_cl_arg_u32(crumb_cl_builder *b, uint32_t value);
+void crumb_cl_arg_i32(crumb_cl_builder *b, int32_t value);
+void crumb_cl_arg_u64(crumb_cl_builder *b, uint64_t value);
+void crumb_cl_arg_f32(crumb_cl_builder *b, float value);
+void crumb_cl_arg_local(crumb_cl_builder *b, uint64_t n_bytes);
+void crumb_cl_arg_null(crumb_cl_builder *b);
+void crumb_cl_arg_memory(crumb_cl_builder *b, const crumb_cl_memory *memory);
+void crumb_cl_arg_value(crumb_cl_builder *b, crumb_value v); /* CRUMB_NO_VALUE: null */
+void crumb_cl_arg_weights(crumb_cl_builder *b, const void *host, uint64_t n_bytes);
+/* codes, scales, mins, supers, super_mins of a matrix. */
+void crumb_cl_arg_matrix(crumb_cl_builder *b, const crumb_matrix *w);
+void crumb_cl_arg_codebook(crumb_cl_builder *b, const crumb_matrix *w);
+/* Work-groups in dimension 0, and one dimension for rows (CRUMB_CL_NO_DIM: none) of which a group takes `tokens`. */
+crumb_status crumb_cl_launch_end(crumb_cl_builder *b, size_t groups, size_t local, uint8_t row_dim, uint32_t tokens);
+
+/* Rows that a launch now works on at most. */
+static inline uint32_t crumb_cl_most_rows(const crumb_cl_recorder *r) {
+    return r->after_select ? r->p->max_outputs : r->p->max_rows;
+}
+
+crumb_status crumb_cl_record_embed(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
+crumb_status crumb_cl_record_norm(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
+crumb_status crumb_cl_record_gated(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
+crumb_status crumb_cl_record_select(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
+/* `rope` or `attention` may be NULL: rotation alone, storing alone; together one launch does both. */
+crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_op *rope, const crumb_op *attention,
+                                        crumb_error *err);
+crumb_status crumb_cl_record_attention(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
+
+/* Whether op `index`, a norm, can be part of the linear op behind it, and op `index`, linear, of the gate behind it. */
+bool crumb_cl_norm_folds(const crumb_cl_recorder *r, size_t index);
+bool crumb_cl_gated_folds(const crumb_cl_recorder *r, size_t index);
+/* `norm` and `gated` are the ops folded in, or NULL. */
+crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *norm,
+                                    const crumb_op *gated, crumb_error *err);
+/* Bytes that quantized activations of one row take, at most: codes, scales, sums. */
+typedef struct crumb_cl_row_bytes {
+    uint64_t q, sx, qsum;
+} crumb_cl_row_bytes;
+void crumb_cl_linear_row_bytes(const crumb_op *op, crumb_cl_row_bytes *most);
+
+#endif

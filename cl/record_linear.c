@@ -1,0 +1,240 @@
+/* Linear ops: quantizing their input, then one launch for all parts whose weights are alike. */
+#include "cl/record.h"
+
+#include "host/base/checked.h"
+
+#include <stdio.h>
+
+enum { WG = 128, DENSE_ROWS = 16 };
+
+static uint32_t padded(const crumb_matrix *w) {
+    return (uint32_t)crumb_round_up(w->k, CRUMB_TILE_K);
+}
+
+static bool quantizes(const crumb_op *op, const crumb_matrix *w) {
+    return w->bits && op->linear.act != CRUMB_ACT_F32;
+}
+
+/* Weights that share a sum of codes; 0: whole rows. */
+static uint32_t sum_group(const crumb_op *op, const crumb_matrix *w) {
+    uint32_t group = op->linear.act == CRUMB_ACT_ROW ? w->group : op->linear.act_group;
+    return group >= padded(w) ? 0 : group;
+}
+
+static uint64_t n_sums(const crumb_op *op, const crumb_matrix *w) {
+    uint32_t group = sum_group(op, w);
+    return group ? padded(w) / group : 1;
+}
+
+static uint64_t n_scales(const crumb_op *op, const crumb_matrix *w) {
+    return op->linear.act == CRUMB_ACT_ROW ? 1 : n_sums(op, w);
+}
+
+/* Whether one launch serves both. */
+static bool alike(const crumb_op *op, const crumb_matrix *a, const crumb_matrix *b) {
+    return quantizes(op, a) && quantizes(op, b) && crumb_cl_linear_joins(a, b);
+}
+
+void crumb_cl_linear_row_bytes(const crumb_op *op, crumb_cl_row_bytes *most) {
+    for (int i = 0; i < op->linear.n_parts; i++) {
+        const crumb_matrix *w = op->linear.part[i].w;
+        if (!quantizes(op, w)) continue;
+        uint64_t sx = 4 * n_scales(op, w), qsum = 4 * n_sums(op, w);
+        if (padded(w) > most->q) most->q = padded(w);
+        if (sx > most->sx) most->sx = sx;
+        if (qsum > most->qsum) most->qsum = qsum;
+    }
+}
+
+/* ---- folding ------------------------------------------------------------------------------------------------- */
+
+bool crumb_cl_norm_folds(const crumb_cl_recorder *r, size_t index) {
+    const crumb_op *norm = &r->desc->ops[index], *linear = norm + 1;
+    if (index + 1 >= r->desc->n_ops || linear->kind != CRUMB_OP_LINEAR || linear->linear.x != norm->norm.out)
+        return false;
+    if (norm->norm.head_dim && norm->norm.head_dim != r->desc->values[norm->norm.x].width) return false;
+    for (int i = 0; i < linear->linear.n_parts; i++) { /* every quantizing launch norms by itself, also behind others */
+        const crumb_linear_part *part = &linear->linear.part[i];
+        if (!quantizes(linear, part->w)) return false;
+        if (r->desc->values[part->out].slot == r->desc->values[norm->norm.x].slot) return false;
+    }
+    return crumb_op_only_next_reads(r->desc, index, norm->norm.out);
+}
+
+bool crumb_cl_gated_folds(const crumb_cl_recorder *r, size_t index) {
+    const crumb_op *linear = &r->desc->ops[index], *gated = linear + 1;
+    if (index + 1 >= r->desc->n_ops || gated->kind != CRUMB_OP_GATED || linear->linear.n_parts != 2) return false;
+    const crumb_linear_part *gate = &linear->linear.part[0], *up = &linear->linear.part[1];
+    if (gate->out != gated->gated.gate || up->out != gated->gated.up || !alike(linear, gate->w, up->w)) return false;
+    if (gate->m0 || up->m0 || gate->m1 != gate->w->m || up->m1 != up->w->m || gate->w->m != up->w->m) return false;
+    return (gate->out == gated->gated.out || crumb_op_only_next_reads(r->desc, index, gate->out)) &&
+           (up->out == gated->gated.out || crumb_op_only_next_reads(r->desc, index, up->out));
+}
+
+/* ---- launches ------------------------------------------------------------------------------------------------ */
+
+static void set_time(crumb_cl_builder *b) {
+    b->launch->time = b->r->after_select ? CRUMB_CL_TIME_HEAD : CRUMB_CL_TIME_LINEAR;
+}
+
+/* Activations as `kernel` reads them. */
+static crumb_status record_quantize(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *norm,
+                                    const crumb_cl_kernel *kernel, const crumb_cl_linear *use, crumb_error *err) {
+    char options[CRUMB_CL_OPTIONS_MAX];
+    crumb_cl_builder b;
+    crumb_plan *p = r->p;
+    const crumb_matrix *w = use->w;
+    crumb_cl_quantize_options(kernel, use, norm != NULL, options);
+    CRUMB_TRY(crumb_cl_launch_begin(r, "quantize.cl", options, "quantize_rows", &b, err));
+    set_time(&b);
+    crumb_cl_arg_u32(&b, r->after_select);
+    crumb_cl_arg_u32(&b, w->k);
+    crumb_cl_arg_value(&b, norm ? norm->norm.x : op->linear.x);
+    crumb_cl_arg_weights(&b, norm ? norm->norm.weight : NULL, w->k * sizeof(float));
+    crumb_cl_arg_f32(&b, norm ? norm->norm.eps : 0);
+    crumb_cl_arg_memory(&b, &p->q);
+    crumb_cl_arg_memory(&b, &p->sx);
+    crumb_cl_arg_memory(&b, &p->qsum);
+    crumb_cl_arg_local(&b, 4 * (n_scales(op, w) + n_sums(op, w)));
+    return crumb_cl_launch_end(&b, 1, WG, 0, 1);
+}
+
+static uint32_t tiles_of(const crumb_linear_part *part) {
+    return (uint32_t)crumb_div_up(part->m1, CRUMB_TILE_ROWS) - part->m0 / CRUMB_TILE_ROWS;
+}
+
+static void arg_part(crumb_cl_builder *b, const crumb_linear_part *part, crumb_value out) {
+    crumb_cl_arg_matrix(b, part->w);
+    crumb_cl_arg_weights(b, part->bias, part->w->m * sizeof(float));
+    crumb_cl_arg_value(b, out);
+    crumb_cl_arg_u32(b, part->m0 / CRUMB_TILE_ROWS);
+    crumb_cl_arg_u32(b, tiles_of(part));
+    crumb_cl_arg_u32(b, part->w->m);
+    crumb_cl_arg_u32(b, b->r->desc->values[out].width);
+    crumb_cl_arg_f32(b, part->out_scale);
+}
+
+/* Parts [first, first + n), which are alike; their input is quantized. */
+static crumb_status record_parts(crumb_cl_recorder *r, const crumb_op *op, uint32_t first,
+                                 const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_op *gated,
+                                 crumb_error *err) {
+    char options[CRUMB_CL_OPTIONS_MAX];
+    crumb_cl_builder b;
+    crumb_plan *p = r->p;
+    const crumb_linear_part *parts = &op->linear.part[first];
+    size_t groups = 0;
+    crumb_cl_linear_options(kernel, use, options);
+    CRUMB_TRY(crumb_cl_launch_begin(r, kernel->file, options, kernel->entry, &b, err));
+    set_time(&b);
+    crumb_cl_arg_u32(&b, r->after_select);
+    crumb_cl_arg_u32(&b, use->w->k);
+    crumb_cl_arg_null(&b); /* x, aux, eps: it is quantized already */
+    crumb_cl_arg_null(&b);
+    crumb_cl_arg_f32(&b, 0);
+    crumb_cl_arg_memory(&b, &p->q);
+    crumb_cl_arg_memory(&b, &p->sx);
+    crumb_cl_arg_memory(&b, &p->qsum);
+    crumb_cl_arg_codebook(&b, use->w);
+    crumb_cl_arg_i32(&b, use->w->mul);
+    crumb_cl_arg_i32(&b, use->w->sub);
+    crumb_cl_arg_value(&b, op->linear.add);
+    crumb_cl_arg_local(&b, crumb_cl_linear_scratch_bytes(kernel, use));
+    for (uint32_t i = 0; i < use->n_parts; i++) {
+        arg_part(&b, &parts[i], gated ? gated->gated.out : parts[i].out);
+        if (!gated || i == 0) groups += crumb_div_up(tiles_of(&parts[i]), kernel->tiles);
+    }
+    return crumb_cl_launch_end(&b, groups, kernel->local_size, 1, kernel->tokens);
+}
+
+static crumb_status record_float_tiles(crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part,
+                                       crumb_error *err) {
+    enum { TOKENS = 4, SLICES = 8 };
+    char matrix[CRUMB_CL_OPTIONS_MAX], options[CRUMB_CL_OPTIONS_MAX + 40];
+    crumb_cl_builder b;
+    const crumb_matrix *w = part->w;
+    uint32_t tokens = crumb_cl_most_rows(r) > 1 ? TOKENS : 1;
+    crumb_cl_matrix_options(w, matrix);
+    snprintf(options, sizeof options, "%s -D TOKENS=%u -D SLICES=%d", matrix, tokens, SLICES);
+    CRUMB_TRY(crumb_cl_launch_begin(r, "linear_f32.cl", options, "linear_f32", &b, err));
+    set_time(&b);
+    crumb_cl_arg_u32(&b, r->after_select);
+    crumb_cl_arg_u32(&b, w->k);
+    crumb_cl_arg_value(&b, op->linear.x);
+    crumb_cl_arg_codebook(&b, w);
+    crumb_cl_arg_i32(&b, w->mul);
+    crumb_cl_arg_i32(&b, w->sub);
+    crumb_cl_arg_value(&b, op->linear.add);
+    arg_part(&b, part, part->out);
+    return crumb_cl_launch_end(&b, tiles_of(part), CRUMB_TILE_ROWS * SLICES, 1, tokens);
+}
+
+static crumb_status record_dense(crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part,
+                                 crumb_error *err) {
+    enum { TOKENS = 8 };
+    char matrix[CRUMB_CL_OPTIONS_MAX], options[CRUMB_CL_OPTIONS_MAX + 40];
+    crumb_cl_builder b;
+    const crumb_matrix *w = part->w;
+    uint32_t tokens = crumb_cl_most_rows(r) > 1 ? TOKENS : 1;
+    crumb_cl_matrix_options(w, matrix);
+    snprintf(options, sizeof options, "%s -D TOKENS=%u", matrix, tokens);
+    CRUMB_TRY(crumb_cl_launch_begin(r, "linear_dense.cl", options, "linear_dense", &b, err));
+    set_time(&b);
+    crumb_cl_arg_u32(&b, r->after_select);
+    crumb_cl_arg_u32(&b, w->k);
+    crumb_cl_arg_value(&b, op->linear.x);
+    crumb_cl_arg_value(&b, op->linear.add);
+    crumb_cl_arg_weights(&b, w->codes, crumb_matrix_codes_bytes(w));
+    crumb_cl_arg_weights(&b, part->bias, w->m * sizeof(float));
+    crumb_cl_arg_value(&b, part->out);
+    crumb_cl_arg_u32(&b, part->m0);
+    crumb_cl_arg_u32(&b, part->m1);
+    crumb_cl_arg_u32(&b, r->desc->values[part->out].width);
+    crumb_cl_arg_f32(&b, part->out_scale);
+    return crumb_cl_launch_end(&b, crumb_div_up(part->m1 - part->m0, DENSE_ROWS), WG, 1, tokens);
+}
+
+/* ---- the op -------------------------------------------------------------------------------------------------- */
+
+/* The kernel for n parts from `first` on, which are alike, and how it is called. */
+static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
+                           const crumb_op *gated, crumb_cl_linear *use, const crumb_cl_kernel **out, crumb_error *err) {
+    const crumb_matrix *w = op->linear.part[first].w;
+    *use = (crumb_cl_linear){.w = w,
+                             .act = op->linear.act,
+                             .act_group = op->linear.act_group,
+                             .n_parts = n,
+                             .gated = !gated                                 ? 0
+                                      : gated->gated.fn == CRUMB_ACT_FN_SILU ? 1
+                                                                             : 2,
+                             .x = 8};
+    *out = crumb_cl_linear_select(use, crumb_cl_most_rows(r), &r->p->device->ladder);
+    if (*out) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s has no kernel for %s weights, %u x %u, in groups of %u",
+                      r->p->device->label, crumb_type_get_info(w->type)->name, w->m, w->k, w->group);
+}
+
+static crumb_status record_tiles(crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
+                                 const crumb_op *norm, const crumb_op *gated, crumb_error *err) {
+    crumb_cl_linear use;
+    const crumb_cl_kernel *kernel;
+    CRUMB_TRY(choose(r, op, first, n, gated, &use, &kernel, err));
+    CRUMB_TRY(record_quantize(r, op, norm, kernel, &use, err));
+    return record_parts(r, op, first, kernel, &use, gated, err);
+}
+
+crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *norm,
+                                    const crumb_op *gated, crumb_error *err) {
+    for (uint32_t i = 0, n; i < op->linear.n_parts; i += n) {
+        const crumb_linear_part *part = &op->linear.part[i];
+        if (part->w->indexed)
+            return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s does not read the index layout", r->p->device->label);
+        for (n = 1; i + n < op->linear.n_parts && alike(op, part->w, part[n].w);) n++;
+        if (!part->w->bits)
+            CRUMB_TRY(record_dense(r, op, part, err));
+        else if (!quantizes(op, part->w))
+            CRUMB_TRY(record_float_tiles(r, op, part, err));
+        else
+            CRUMB_TRY(record_tiles(r, op, i, n, norm, gated, err));
+    }
+    return CRUMB_OK;
+}

@@ -1,0 +1,162 @@
+/* Which kernels the ops besides linear ones become. */
+#include "cl/record.h"
+
+#include "host/base/checked.h"
+
+#include <stdio.h>
+
+enum { WG = 128, ROPE_WG = 64 };
+
+/* ---- rows ---------------------------------------------------------------------------------------------------- */
+
+crumb_status crumb_cl_record_embed(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
+    const crumb_matrix *t = op->embed.table;
+    char options[CRUMB_CL_OPTIONS_MAX];
+    crumb_cl_builder b;
+    crumb_cl_matrix_options(t, options);
+    CRUMB_TRY(crumb_cl_launch_begin(r, "embed.cl", options, "embed", &b, err));
+    crumb_cl_arg_u32(&b, t->k);
+    crumb_cl_arg_matrix(&b, t);
+    crumb_cl_arg_codebook(&b, t);
+    crumb_cl_arg_i32(&b, t->mul);
+    crumb_cl_arg_i32(&b, t->sub);
+    crumb_cl_arg_f32(&b, op->embed.scale);
+    crumb_cl_arg_value(&b, op->embed.out);
+    return crumb_cl_launch_end(&b, crumb_div_up(t->k, WG), WG, 1, 1);
+}
+
+crumb_status crumb_cl_record_norm(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
+    uint32_t row = r->desc->values[op->norm.x].width, width = op->norm.head_dim ? op->norm.head_dim : row;
+    crumb_cl_builder b;
+    CRUMB_TRY(crumb_cl_launch_begin(r, "norm.cl", "-D WG=128", "rms_norm", &b, err));
+    crumb_cl_arg_u32(&b, r->after_select);
+    crumb_cl_arg_u32(&b, width);
+    crumb_cl_arg_u32(&b, row / width);
+    crumb_cl_arg_value(&b, op->norm.x);
+    crumb_cl_arg_weights(&b, op->norm.weight, width * sizeof(float));
+    crumb_cl_arg_f32(&b, op->norm.eps);
+    crumb_cl_arg_value(&b, op->norm.out);
+    return crumb_cl_launch_end(&b, row / width, WG, 1, 1);
+}
+
+crumb_status crumb_cl_record_gated(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
+    uint32_t width = r->desc->values[op->gated.out].width;
+    crumb_cl_builder b;
+    CRUMB_TRY(crumb_cl_launch_begin(r, "gated.cl", op->gated.fn == CRUMB_ACT_FN_SILU ? "-D FN=1" : "-D FN=2", "gated",
+                                    &b, err));
+    crumb_cl_arg_u32(&b, r->after_select);
+    crumb_cl_arg_u32(&b, width);
+    crumb_cl_arg_value(&b, op->gated.gate);
+    crumb_cl_arg_value(&b, op->gated.up);
+    crumb_cl_arg_value(&b, op->gated.out);
+    return crumb_cl_launch_end(&b, crumb_div_up(width, WG), WG, 1, 1);
+}
+
+crumb_status crumb_cl_record_select(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
+    uint32_t width = r->desc->values[op->select.x].width;
+    crumb_cl_builder b;
+    CRUMB_TRY(crumb_cl_launch_begin(r, "select.cl", "-D WG=128", "select_rows", &b, err));
+    b.launch->on_outputs = true;
+    crumb_cl_arg_u32(&b, width);
+    crumb_cl_arg_value(&b, op->select.x);
+    crumb_cl_arg_value(&b, op->select.out);
+    return crumb_cl_launch_end(&b, crumb_div_up(width, WG), WG, CRUMB_CL_NO_DIM, 1);
+}
+
+/* ---- attention ----------------------------------------------------------------------------------------------- */
+
+static void arg_cache(crumb_cl_builder *b, uint32_t layer) {
+    const crumb_kv_cache *kv = b->r->p->kv;
+    crumb_cl_arg_memory(b, &kv->keys[layer]);
+    crumb_cl_arg_memory(b, &kv->values[layer]);
+    crumb_cl_arg_u64(b, 0); /* a layer has memory of its own */
+    crumb_cl_arg_u32(b, kv->head_blocks);
+}
+
+static int kv_option(const crumb_plan *p) {
+    return p->kv && p->kv->params.type == CRUMB_KV_Q8 ? 8 : 16;
+}
+
+crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_op *rope, const crumb_op *attention,
+                                        crumb_error *err) {
+    char options[256];
+    crumb_cl_builder b;
+    crumb_plan *p = r->p;
+    const crumb_cl_memory *table = NULL;
+    uint32_t n_kv = rope ? rope->rope.n_head_kv : attention->attention.n_head_kv;
+    uint32_t head_dim = rope ? rope->rope.head_dim : attention->attention.head_dim,
+             n_head = rope ? rope->rope.n_head : 0;
+    if (!p->kv) return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s rotates only with a KV cache", p->device->label);
+    if (rope)
+        CRUMB_TRY(crumb_cl_kv_turns(p->device, p->kv, rope->rope.inv_freq, rope->rope.dims, rope->rope.magnitude,
+                                    &table, err));
+    snprintf(options, sizeof options,
+             "-D HEAD_DIM=%u -D KV=%d -D N_HEAD=%u -D N_HEAD_KV=%u -D DIMS=%u -D PAIRING=%d -D STORE=%d -D WG=%d",
+             head_dim, kv_option(p), n_head, n_kv, rope ? rope->rope.dims : 0,
+             rope && rope->rope.pairing == CRUMB_ROPE_HALVES, attention != NULL, ROPE_WG);
+    CRUMB_TRY(crumb_cl_launch_begin(r, "rope.cl", options, "rope_store", &b, err));
+    b.launch->time = CRUMB_CL_TIME_ATTENTION;
+    crumb_cl_arg_value(&b, rope ? rope->rope.q : CRUMB_NO_VALUE);
+    crumb_cl_arg_value(&b, rope ? rope->rope.k : attention->attention.k);
+    crumb_cl_arg_value(&b, attention ? attention->attention.v : CRUMB_NO_VALUE);
+    if (table)
+        crumb_cl_arg_memory(&b, table);
+    else
+        crumb_cl_arg_null(&b);
+    arg_cache(&b, attention ? attention->attention.kv_layer : 0);
+    return crumb_cl_launch_end(&b, n_head + n_kv, ROPE_WG, 1, 1);
+}
+
+static int attention_options(const crumb_plan *p, const crumb_op *op, uint32_t rows, char *out, size_t size) {
+    return snprintf(out, size, "-D HEAD_DIM=%u -D KV=%d -D N_HEAD=%u -D N_HEAD_KV=%u -D ROWS=%u",
+                    op->attention.head_dim, kv_option(p), op->attention.n_head, op->attention.n_head_kv, rows);
+}
+
+/* Few rows: work-groups take chunks of keys, and their results are merged. */
+static crumb_status record_split(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
+    char options[256];
+    crumb_cl_builder b;
+    crumb_plan *p = r->p;
+    attention_options(p, op, 1, options, sizeof options);
+    CRUMB_TRY(crumb_cl_launch_begin(r, "attention.cl", options, "attention_split", &b, err));
+    b.launch->time = CRUMB_CL_TIME_ATTENTION;
+    b.launch->splits_keys = true;
+    crumb_cl_arg_value(&b, op->attention.q);
+    arg_cache(&b, op->attention.kv_layer);
+    crumb_cl_arg_f32(&b, op->attention.scale);
+    crumb_cl_arg_memory(&b, &p->partials);
+    CRUMB_TRY(crumb_cl_launch_end(&b, p->chunks, WG, 2, 1));
+    b.launch->groups[1] = op->attention.n_head_kv;
+    CRUMB_TRY(crumb_cl_launch_begin(r, "attention.cl", options, "attention_merge", &b, err));
+    b.launch->time = CRUMB_CL_TIME_ATTENTION;
+    b.launch->merges_keys = true;
+    crumb_cl_arg_u32(&b, p->chunks);
+    crumb_cl_arg_memory(&b, &p->partials);
+    crumb_cl_arg_value(&b, op->attention.out);
+    return crumb_cl_launch_end(&b, op->attention.n_head, WG, 1, 1);
+}
+
+/* Rows that a work-group takes through all keys: what fits its local memory, at most 16 queries. */
+static uint32_t rows_at_once(const crumb_plan *p, const crumb_op *op) {
+    uint32_t sharing = op->attention.n_head / op->attention.n_head_kv;
+    uint64_t query_bytes = 12ull * op->attention.head_dim + (kv_option(p) == 8 ? 1100 : 600);
+    uint64_t fit = p->device->facts.local_bytes / (query_bytes * sharing), most = 16 / sharing;
+    uint64_t rows = fit < most ? fit : most;
+    return rows ? (uint32_t)rows : 1;
+}
+
+crumb_status crumb_cl_record_attention(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
+    char options[256];
+    crumb_cl_builder b;
+    crumb_plan *p = r->p;
+    if (p->partials.n_bytes) return record_split(r, op, err);
+    uint32_t rows = rows_at_once(p, op);
+    attention_options(p, op, rows, options, sizeof options);
+    CRUMB_TRY(crumb_cl_launch_begin(r, "attention.cl", options, "attention_whole", &b, err));
+    b.launch->time = CRUMB_CL_TIME_ATTENTION;
+    crumb_cl_arg_value(&b, op->attention.q);
+    arg_cache(&b, op->attention.kv_layer);
+    crumb_cl_arg_f32(&b, op->attention.scale);
+    crumb_cl_arg_value(&b, op->attention.out);
+    return crumb_cl_launch_end(&b, op->attention.n_head_kv, WG, 1, rows);
+}

@@ -1,0 +1,43 @@
+/* Which devices there are, and which of them runs a model: the CPU backend, which is part of crumb, and backends that
+ * are loaded from modules where they can be.
+ *
+ * A module is looked for in CRUMB_MODULE_DIR where that is set, and else beside the library (or the program that holds
+ * it), in `crumb/` beside it, and in the library folder of the installation. Nothing is unloaded again.
+ */
+#ifndef CRUMB_ENGINE_DEVICES_H
+#define CRUMB_ENGINE_DEVICES_H
+
+#include "host/backend.h"
+
+enum { CRUMB_ENGINE_MAX_DEVICES = 32 };
+
+typedef struct crumb_engine_device {
+    const crumb_backend *backend;
+    crumb_device_listing listing;
+} crumb_engine_device;
+
+typedef struct crumb_engine_devices {
+    crumb_engine_device device[CRUMB_ENGINE_MAX_DEVICES]; /* GPUs in the order of their names, then "cpu" */
+    size_t n;
+    char note[512]; /* why there is no GPU, or what could not be looked at, and what to do; empty: nothing to say */
+} crumb_engine_devices;
+
+/* Everything, also what cannot be used. */
+void crumb_engine_devices_find(crumb_engine_devices *out);
+
+typedef struct crumb_engine_choice {
+    crumb_engine_device device;
+    bool automatic;    /* nobody named a device or backend: another may take its place */
+    char why_cpu[640]; /* why no GPU is used; empty: one is */
+} crumb_engine_choice;
+
+/* The device for `device` ("auto", "cpu", "none", "gpu0") and `backend` ("auto", "cpu", "cl"), with kernels of `target`
+ * ("cpu:avx2", "cl:portable"; NULL). `auto` takes the first usable GPU made by Intel, and else the CPU: a device is not
+ * picked merely because it exists. Fails with DEVICE when what is named is not there or cannot be used, and says why.
+ */
+crumb_status crumb_engine_device_choose(const char *device, const char *backend, const char *target,
+                                        crumb_engine_choice *out, crumb_error *err);
+/* The CPU, for `reason`. */
+void crumb_engine_choose_cpu(crumb_engine_choice *out, const char *reason);
+
+#endif

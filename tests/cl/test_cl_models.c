@@ -1,0 +1,206 @@
+/* Whole models on the first OpenCL device against the CPU backend, by the rule of tests/support/compare_tokens.h: every
+ * architecture, type and way to quantize activations of tests/oracle, and the embedded model for prompts of 1, 7, 64
+ * and 513 tokens and decoding behind them. Exits with 77 where there is no device. */
+#include "tests/model/fixture.h"
+#include "tests/support/compare_tokens.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Integer sums are exact; what remains is a norm's last bit, which may move a value to the neighbouring code. */
+static const token_rule rule = {.near_tie = 0.05f, .max_error = 0.1f};
+
+static crumb_error err;
+#define OK(call)                                                                                                       \
+    do {                                                                                                               \
+        if ((call) != CRUMB_OK) fail_msg("%s", err.message);                                                           \
+    } while (0)
+
+static crumb_model *open_on(const char *path, const char *device) {
+    crumb_model_params params = crumb_model_params_default();
+    params.device = device;
+    params.tuning = "none";
+    params.n_threads = 2;
+    crumb_model *model = NULL;
+    if (path)
+        OK(crumb_model_open(path, &params, &model, &err));
+    else
+        OK(crumb_model_open_embedded(&params, &model, &err));
+    return model;
+}
+
+typedef struct sink {
+    float *logits; /* [n][n_vocab] */
+    size_t n_vocab, n;
+} sink;
+
+static crumb_status keep(void *user, size_t index, const float *logits) {
+    sink *s = user;
+    memcpy(s->logits + index * s->n_vocab, logits, s->n_vocab * sizeof *logits);
+    s->n++;
+    return CRUMB_OK;
+}
+
+static crumb_session *create_session(crumb_model *model, crumb_activation activation, crumb_kv_type kv, uint32_t n_ctx,
+                                     uint32_t n_batch) {
+    crumb_session_params params = crumb_session_params_default();
+    params.activation = activation;
+    params.kv_type = kv;
+    params.n_ctx = n_ctx;
+    params.n_batch = n_batch;
+    crumb_session *session = NULL;
+    OK(crumb_session_create(model, &params, &session, &err));
+    return session;
+}
+
+/* Logits of all tokens. */
+static float *score(crumb_model *model, crumb_activation activation, crumb_kv_type kv, const int32_t *tokens, size_t n,
+                    size_t n_vocab) {
+    crumb_session *session = create_session(model, activation, kv, 64, 16);
+    sink s = {.logits = calloc(n * n_vocab, sizeof(float)), .n_vocab = n_vocab};
+    assert_non_null(s.logits);
+    OK(crumb_session_score(session, tokens, n, 0, keep, &s, &err));
+    assert_int_equal(s.n, n);
+    crumb_session_destroy(session);
+    return s.logits;
+}
+
+static size_t equal_bits(const float *a, const float *b, size_t n) {
+    size_t equal = 0;
+    for (size_t i = 0; i < n; i++) equal += memcmp(&a[i], &b[i], sizeof *a) == 0;
+    return equal;
+}
+
+static bool compare_fixture(const fixture *f, crumb_activation activation, crumb_kv_type kv) {
+    static const char *const names[] = {"auto", "float", "row"};
+    crumb_model *cpu = open_on(f->model_path, "cpu"), *gpu = open_on(f->model_path, "gpu0");
+    float *expected = score(cpu, activation, kv, f->tokens, f->n_tokens, f->n_vocab);
+    float *logits = score(gpu, activation, kv, f->tokens, f->n_tokens, f->n_vocab);
+    token_tally tally = {0};
+    char what[128];
+    for (size_t t = 0; t < f->n_tokens; t++)
+        token_tally_add_logits(&tally, &rule, f->name, logits + t * f->n_vocab, f->n_vocab, expected + t * f->n_vocab);
+    size_t n = (size_t)f->n_tokens * f->n_vocab;
+    snprintf(what, sizeof what, "%s %s %s, %zu of %zu logits bit-equal", f->name, names[activation],
+             kv == CRUMB_KV_Q8 ? "q8" : "f16", equal_bits(logits, expected, n), n);
+    bool good = token_tally_report(&tally, &rule, what);
+    free(expected);
+    free(logits);
+    crumb_model_close(cpu);
+    crumb_model_close(gpu);
+    return good;
+}
+
+static void oracle_models_agree(void **state) {
+    (void)state;
+    size_t n;
+    fixture *all = fixtures_load(&n);
+    bool good = true;
+    assert_true(n >= 18);
+    for (size_t i = 0; i < n; i++)
+        for (int activation = CRUMB_ACTIVATION_AUTO; activation <= CRUMB_ACTIVATION_ROW; activation++)
+            if (!compare_fixture(&all[i], (crumb_activation)activation, CRUMB_KV_F16)) good = false;
+    for (size_t i = 0; i < n; i += 5)
+        if (!compare_fixture(&all[i], CRUMB_ACTIVATION_AUTO, CRUMB_KV_Q8)) good = false;
+    fixtures_free(all, n);
+    assert_true(good);
+}
+
+/* A prompt, then decoding: at each step the CPU's best token is fed to both. */
+static bool compare_prompt(crumb_model *cpu, crumb_model *gpu, size_t n_prompt, size_t n_decode) {
+    crumb_model_info info;
+    crumb_model_get_info(cpu, &info);
+    crumb_session *a = create_session(cpu, CRUMB_ACTIVATION_AUTO, CRUMB_KV_F16, 640, 512);
+    crumb_session *b = create_session(gpu, CRUMB_ACTIVATION_AUTO, CRUMB_KV_F16, 640, 512);
+    int32_t tokens[640];
+    token_tally tally = {0};
+    char what[128];
+    size_t equal = 0;
+    for (size_t i = 0; i < n_prompt; i++) tokens[i] = (int32_t)((i * 7919 + 13) % info.n_vocab);
+    OK(crumb_session_feed(a, tokens, n_prompt, &err));
+    OK(crumb_session_feed(b, tokens, n_prompt, &err));
+    for (size_t i = 0; i <= n_decode; i++) {
+        const float *expected = crumb_session_logits(a), *logits = crumb_session_logits(b);
+        token_tally_add_logits(&tally, &rule, "embedded", logits, info.n_vocab, expected);
+        equal += equal_bits(logits, expected, info.n_vocab);
+        int32_t next = token_best(expected, info.n_vocab);
+        if (i == n_decode) break;
+        OK(crumb_session_feed(a, &next, 1, &err));
+        OK(crumb_session_feed(b, &next, 1, &err));
+    }
+    snprintf(what, sizeof what, "embedded model, prompt of %zu, %zu of %zu logits bit-equal", n_prompt, equal,
+             (n_decode + 1) * info.n_vocab);
+    crumb_session_destroy(a);
+    crumb_session_destroy(b);
+    return token_tally_report(&tally, &rule, what);
+}
+
+static void prompts_of_all_lengths_agree(void **state) {
+    (void)state;
+    static const size_t lengths[] = {1, 7, 64, 513};
+    crumb_model *cpu = open_on(NULL, "cpu"), *gpu = open_on(NULL, "gpu0");
+    bool good = true;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        if (!compare_prompt(cpu, gpu, lengths[i], 8)) good = false;
+    crumb_model_close(cpu);
+    crumb_model_close(gpu);
+    assert_true(good);
+}
+
+/* What travels in one batch, and what was in the cache before, changes no bit. */
+static void pieces_and_rewinding_change_no_bit(void **state) {
+    (void)state;
+    enum { N = 40 };
+    crumb_model *gpu = open_on(NULL, "gpu0");
+    crumb_model_info info;
+    crumb_model_get_info(gpu, &info);
+    int32_t tokens[N];
+    static const size_t pieces[] = {1, 3, 16};
+    for (size_t i = 0; i < N; i++) tokens[i] = (int32_t)((i * 31 + 5) % info.n_vocab);
+    crumb_session *s = create_session(gpu, CRUMB_ACTIVATION_AUTO, CRUMB_KV_F16, 64, 64);
+    float *expected = malloc(info.n_vocab * sizeof *expected);
+    assert_non_null(expected);
+    OK(crumb_session_feed(s, tokens, N, &err));
+    memcpy(expected, crumb_session_logits(s), info.n_vocab * sizeof *expected);
+    for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
+        OK(crumb_session_rewind(s, 5, &err));
+        for (size_t at = 5; at < N; at += pieces[p])
+            OK(crumb_session_feed(s, tokens + at, N - at < pieces[p] ? N - at : pieces[p], &err));
+        assert_memory_equal(expected, crumb_session_logits(s), info.n_vocab * sizeof *expected);
+    }
+    free(expected);
+    crumb_session_destroy(s);
+    crumb_model_close(gpu);
+}
+
+static bool has_device(void) {
+    crumb_model_params params = crumb_model_params_default();
+    crumb_model *model = NULL;
+    params.device = "gpu0";
+    crumb_status status = crumb_model_open_embedded(&params, &model, &err);
+    if (status == CRUMB_OK) {
+        crumb_model_info info;
+        crumb_model_get_info(model, &info);
+        printf("%s: %s, kernels %s\n", info.device, info.device_detail, info.target);
+    }
+    crumb_model_close(model);
+    return status == CRUMB_OK;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prompts_of_all_lengths_agree),
+        cmocka_unit_test(pieces_and_rewinding_change_no_bit),
+        cmocka_unit_test(oracle_models_agree),
+    };
+    if (!has_device()) {
+        fprintf(stderr, "skipped: %s\n", err.message);
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

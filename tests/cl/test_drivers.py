@@ -1,0 +1,91 @@
+"""crumb where OpenCL drivers are missing, crash, hang or lie (fake_icd.c), and where the cache cannot be used: a clear
+message, and the CPU where that serves. CRUMB_COMMAND is the command, CRUMB_FAKES the folder of the fake drivers."""
+import json
+import os
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+COMMAND, FAKES = os.environ["CRUMB_COMMAND"], Path(os.environ["CRUMB_FAKES"])
+
+
+class Drivers(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.vendors, self.cache = Path(self.folder.name, "vendors"), Path(self.folder.name, "cache")
+        self.vendors.mkdir()
+
+    def install(self, name):
+        (self.vendors / f"{name}.icd").write_text(f"{FAKES / f'libfake_{name}.so'}\n")
+
+    def crumb(self, *arguments, **more):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("CRUMB_", "OCL_", "OPENCL_"))}
+        environment = {**clean, "OCL_ICD_VENDORS": str(self.vendors), "XDG_CACHE_HOME": str(self.cache), **more}
+        return subprocess.run([COMMAND, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=120)
+
+    def assert_cpu_serves(self, why, **more):
+        done = self.crumb("run", "-n", "3", "--temp", "0", "--ignore-eos", **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr.splitlines()[0], r"device cpu .*no GPU: .*" + why)
+
+    def assert_gpu_fails(self, code, why, **more):
+        done = self.crumb("run", "-n", "3", "--device", "gpu0", **more)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertRegex(done.stderr, r"crumb: error: .*" + why)
+
+    def test_none(self):
+        self.assert_cpu_serves("")
+        self.assert_gpu_fails(4, "gpu0: no GPU: ")
+        self.assertIn("no GPU: ", self.crumb("devices").stdout)
+
+    def test_crashing(self):
+        self.install("crashes")
+        self.assert_cpu_serves("crashes.icd crashes when it is asked")
+        self.assert_gpu_fails(4, "crashes.icd crashes when it is asked")
+
+    def test_hanging(self):
+        self.install("hangs")
+        begin = time.monotonic()
+        self.assert_cpu_serves("hangs.icd hangs when it is asked")
+        first = time.monotonic() - begin
+        begin = time.monotonic()
+        self.assert_cpu_serves("hangs.icd hangs when it is asked")  # remembered
+        self.assertLess(time.monotonic() - begin, first / 2)
+
+    def test_lying(self):
+        self.install("lies")
+        gpu = json.loads(self.crumb("devices", "--json").stdout)["devices"][1]
+        self.assertEqual(gpu["name"], "gpu0")
+        self.assertEqual(gpu["detail"], "Fake?Arc")
+        self.assertNotIn("usm", gpu["features"])
+        self.assertNotIn("\x1b", self.crumb("devices").stdout)
+        self.assert_cpu_serves(r"gpu0 \(Fake\?Arc\) cannot run this model: .*CL_DEVICE_NOT_AVAILABLE")
+        self.assert_gpu_fails(4, "creating a context failed: CL_DEVICE_NOT_AVAILABLE")
+
+    def test_small(self):
+        self.install("small")
+        self.assert_cpu_serves("cannot run this model: .*not enough|cannot run this model: .*at most")
+        self.assert_gpu_fails(5, "MiB")
+
+    def test_a_cache_that_cannot_be_written(self):
+        self.install("lies")
+        self.assert_cpu_serves("CL_DEVICE_NOT_AVAILABLE", XDG_CACHE_HOME="/dev/null/nowhere")
+
+    def test_a_cache_that_others_write(self):
+        self.install("lies")
+        self.assert_cpu_serves("CL_DEVICE_NOT_AVAILABLE")
+        known = self.cache / "crumb" / "cl-survey"
+        self.assertEqual(known.stat().st_mode & 0o777, 0o600)
+        text = known.read_text()
+        for damage in (text.replace("Fake?Arc", "Another"), text[: len(text) // 2], ""):
+            known.write_text(damage)
+            known.chmod(0o666)
+            self.assert_cpu_serves("Fake.Arc")
+
+
+if __name__ == "__main__":
+    unittest.main()
