@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, and runs all tests through CTest.
 #
-# usage: tests/run.sh [--quick] [--offline] [arguments of ctest]
+# usage: tests/run.sh [--quick | --ci] [--offline] [arguments of ctest]
 #   --quick     only tests labelled quick (under 3 minutes)
+#   --ci        all tests, and what .ci/run adds to them: a second compiler and clang-tidy
 #   --offline   downloads nothing: files of tests/deps.lock come from the user's cache, or their tests are skipped
 #
 # It never calls sudo: without root and with packages missing it prints the line to run, and exits with 2.
@@ -12,11 +13,13 @@ cd "$root"
 # shellcheck source=tools/packages.sh
 . tools/packages.sh
 
-select=()
+select=(-LE '^ci$')
+models=1 # real ones, for tests of the label full
 offline=
 while [ $# -gt 0 ]; do
     case $1 in
-        --quick) select=(-L quick) ;;
+        --quick) select=(-L quick) models= ;;
+        --ci) select=() ;;
         --offline) offline=1 ;;
         -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" && exit 0 ;;
         *) break ;;
@@ -50,8 +53,7 @@ if [ -n "$missing" ]; then
 fi
 
 [ -z "$offline" ] || export CRUMB_TEST_OFFLINE=1
-# A real model, for tests of the label full.
-if [ ${#select[@]} = 0 ] && [ -z "${CRUMB_TEST_SMOLLM2:-}" ]; then
+if [ -n "$models" ] && [ -z "${CRUMB_TEST_SMOLLM2:-}" ]; then
     CRUMB_TEST_SMOLLM2=$(tools/get-model.sh ${offline:+--offline} smollm2) && export CRUMB_TEST_SMOLLM2 ||
         echo 'tests/run.sh: without SmolLM2 its tests are skipped' >&2
 fi

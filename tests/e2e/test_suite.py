@@ -2,6 +2,8 @@
 import csv
 import io
 import json
+import os
+import tempfile
 import unittest
 
 from command import MODEL, CommandTest
@@ -38,6 +40,19 @@ class Suite(CommandTest):
         wanted = {row["what"].split(", ")[1]: row["wanted"] for row in rows if row["unit"] == "GB/s" and row["wanted"]}
         self.assertEqual(wanted["8-bit"], 0.97)
         self.assertEqual(sum("1.6 bits" in row["what"] for row in rows), 2)
+
+    def test_tuned(self):
+        with tempfile.TemporaryDirectory() as folder:
+            database = os.path.join(folder, "tuning.sqlite")
+            self.succeeds("tune", "--bits", "2", "--shape", "256x512x1", "--fraction", "0.1", "--budget", "10s", "-t", "1",
+                          "--tuning", database)
+            *problems, last = self.rows("--filter", "tuned", "--tuning", database)
+            self.assertEqual(len(problems), 1)
+            self.assertIn("256 x 512 x 1, gemv_u2_i8", problems[0]["what"])
+            self.assertEqual((last["measured"], last["ratio"], last["wanted"]), (1, problems[0]["ratio"], 1.05))
+        (nothing,) = self.rows("--filter", "tuned", "--tuning", "none")
+        self.assertIsNone(nothing["ratio"])
+        self.assertIn("crumb tune", nothing["note"])
 
     def test_formats_and_filter(self):
         rows = self.rows("--filter", "gemv/shape", "--shape", "256x512", "--bits", "2")

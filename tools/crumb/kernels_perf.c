@@ -109,7 +109,7 @@ static bool worth_timing(const perf_state *p, const crumb_kernel_info *info, siz
 static crumb_status choose_series(perf_state *p, crumb_error *err) {
     for (size_t i = 0; i < p->choice.suite->n_kernels(); i++) {
         const crumb_kernel_info info = p->choice.suite->info(i);
-        if (worth_timing(p, &info, i)) CRUMB_TRY(kernels_turns_add(&p->turns, i, err));
+        if (worth_timing(p, &info, i)) CRUMB_TRY(kernels_turns_add(&p->turns, i, "", err));
     }
     return CRUMB_OK;
 }

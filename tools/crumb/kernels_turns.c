@@ -26,11 +26,13 @@ crumb_status kernels_turns_create(const crumb_kernel_suite *suite, crumb_kernel_
     return suite->bench_create(machine, problem, &out->bench, err);
 }
 
-crumb_status kernels_turns_add(kernels_turns *t, size_t kernel, crumb_error *err) {
+crumb_status kernels_turns_add(kernels_turns *t, size_t kernel, const char *knobs, crumb_error *err) {
     if (t->n_series == TURNS_MAX_KERNELS) return CRUMB_OK;
     double *values = calloc(TURNS_N_MEASURES * t->rounds, sizeof *values);
     if (!values) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu rounds", t->rounds);
-    t->series[t->n_series++] = (turns_series){.kernel = kernel, .info = t->suite->info(kernel), .values = values};
+    turns_series *s = &t->series[t->n_series++];
+    *s = (turns_series){.kernel = kernel, .info = t->suite->info(kernel), .values = values};
+    snprintf(s->knobs, sizeof s->knobs, "%s", knobs);
     return CRUMB_OK;
 }
 
@@ -54,7 +56,7 @@ static crumb_status measure(kernels_turns *t, turns_series *s, size_t round, cru
     double ns, near_ns, share;
     crumb_kernel_roofs before, after;
     suite->machine_roofs(t->machine, s->kernel, &before);
-    CRUMB_TRY(suite->bench_run(t->bench, s->kernel, "", t->cold, &ns, err));
+    CRUMB_TRY(suite->bench_run(t->bench, s->kernel, s->knobs, t->cold, &ns, err));
     CRUMB_TRY(suite->bench_run_near(t->bench, s->kernel, &near_ns, &share, err));
     suite->machine_roofs(t->machine, s->kernel, &after);
     const crumb_kernel_roofs roofs = halfway(&before, &after);

@@ -21,6 +21,7 @@ enum { TURNS_MAX_KERNELS = 64 };
 
 typedef struct turns_series {
     size_t kernel;
+    char knobs[CRUMB_KNOBS_BYTES];
     crumb_kernel_info info;
     double *values; /* [TURNS_N_MEASURES][rounds] */
 } turns_series;
@@ -40,8 +41,9 @@ typedef struct kernels_turns {
 crumb_status kernels_turns_create(const crumb_kernel_suite *suite, crumb_kernel_machine *machine,
                                   const crumb_kernel_problem *problem, size_t rounds, bool cold, kernels_turns *out,
                                   crumb_error *err);
-/* Kernels after the TURNS_MAX_KERNELS first ones are left out. */
-crumb_status kernels_turns_add(kernels_turns *turns, size_t kernel, crumb_error *err);
+/* Kernels after the TURNS_MAX_KERNELS first ones are left out. knobs "": as by default, as near measurements always
+ * are. */
+crumb_status kernels_turns_add(kernels_turns *turns, size_t kernel, const char *knobs, crumb_error *err);
 /* Ends early when Ctrl-C was pressed; then nothing of it means anything. */
 crumb_status kernels_turns_run(kernels_turns *turns, crumb_error *err);
 void kernels_turns_destroy(kernels_turns *turns);

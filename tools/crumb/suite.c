@@ -8,7 +8,7 @@
 
 /* The quick ones first. */
 static crumb_status (*const sections[])(suite_state *s, crumb_error *err) = {
-    suite_near, suite_gemv, suite_gemm, suite_layer, suite_models, suite_paper, suite_depth};
+    suite_near, suite_gemv, suite_gemm, suite_tuned, suite_layer, suite_models, suite_paper, suite_depth};
 enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
 
 bool suite_case(suite_state *s, const char *format, ...) {

@@ -1,6 +1,6 @@
 /* crumb bench --suite: the project's targets, a row each. What a row measures is divided by what the machine, or the
- * other kernel, did in the same rounds. Sections fill rows (suite_kernels.c, suite_models.c), suite_output.c prints
- * them. */
+ * other kernel, did in the same rounds. Sections fill rows (suite_kernels.c, suite_tuned.c, suite_models.c),
+ * suite_output.c prints them. */
 #ifndef CRUMB_TOOLS_SUITE_H
 #define CRUMB_TOOLS_SUITE_H
 
@@ -49,6 +49,8 @@ bool suite_wants_format(const suite_state *s, const char *name);
 crumb_status suite_near(suite_state *s, crumb_error *err);
 crumb_status suite_gemv(suite_state *s, crumb_error *err);
 crumb_status suite_gemm(suite_state *s, crumb_error *err);
+/* ... in suite_tuned.c ... */
+crumb_status suite_tuned(suite_state *s, crumb_error *err);
 /* ... and in suite_models.c. */
 crumb_status suite_layer(suite_state *s, crumb_error *err);
 crumb_status suite_models(suite_state *s, crumb_error *err);

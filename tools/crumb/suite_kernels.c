@@ -47,8 +47,8 @@ static crumb_kernel_problem problem_of(const suite_state *s, const char *format,
 static crumb_status take_turns(const suite_state *s, const crumb_kernel_problem *p, size_t first, size_t second,
                                size_t rounds, kernels_turns *out, crumb_error *err) {
     CRUMB_TRY(kernels_turns_create(s->choice.suite, s->machine, p, rounds, true, out, err));
-    CRUMB_TRY(kernels_turns_add(out, first, err));
-    if (second != SIZE_MAX) CRUMB_TRY(kernels_turns_add(out, second, err));
+    CRUMB_TRY(kernels_turns_add(out, first, "", err));
+    if (second != SIZE_MAX) CRUMB_TRY(kernels_turns_add(out, second, "", err));
     return kernels_turns_run(out, err);
 }
 
