@@ -29,7 +29,7 @@ static bool exists_in(const char *folder, const char *between, const char *file,
 
 /* Paths from here to the installation's libraries, so that an installed tree can be moved. */
 static bool find_file(const char *file, char path[PATH_SIZE]) {
-    static const char *const places[] = {"", "/crumb", "/../" CRUMB_MODULE_FOLDER};
+    static const char *const places[] = {"", "/crumb", ("/../" CRUMB_MODULE_FOLDER)};
     const char *named = getenv("CRUMB_MODULE_DIR");
     char here[PATH_SIZE];
     if (named) return exists_in(named, "", file, path);

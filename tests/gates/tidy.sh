@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# clang-tidy finds nothing in the library and the command. A file whose preprocessed text was clean before is not read again.
+# clang-tidy finds nothing in the library, its modules and the command. A file whose preprocessed text was clean before is
+# not read again.
 # shellcheck disable=SC2016 # the shells that xargs starts expand it
 set -euo pipefail
 source=$1 work=$2
@@ -24,4 +25,4 @@ check() { # FILE
 }
 export -f check
 export work
-find host cpu scheduler tools/crumb -name '*.c' -print0 | xargs -0 -P "$(nproc)" -n1 bash -c 'check "$@"' _
+find host cl cpu scheduler tools/crumb tools/cl-survey -name '*.c' -print0 | xargs -0 -P "$(nproc)" -n1 bash -c 'check "$@"' _
