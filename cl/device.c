@@ -9,10 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Matrix instructions (dpas) are not used yet. */
+/* The width of its matrix instructions: the narrowest sub-group, 8 on dg2 and arl-h, 16 later; 0: it has none. */
+static uint32_t matrix_sub_group(const crumb_cl_facts *f) {
+    unsigned narrowest = 0;
+    if (f->has_matrix && sscanf(f->sub_groups, "%u", &narrowest) == 1 && (narrowest == 8 || narrowest == 16))
+        return narrowest;
+    return 0;
+}
+
+/* The rung that a device's kernels stand on when none is named. Matrix instructions have been run in software only, so
+ * they must be asked for. */
 static crumb_cl_rung rung_of(const crumb_cl_facts *f, char *why, size_t size) {
     snprintf(why, size, "%s%s", f->has_dot_product ? "it has dot products of bytes" : "it has no dot products of bytes",
-             f->has_matrix ? "; its matrix instructions are not used yet" : "");
+             matrix_sub_group(f)
+                 ? "; its matrix instructions are used with --target cl:dpas, which nobody has tried on "
+                   "a card yet"
+                 : "");
     return f->has_dot_product ? CRUMB_CL_DP4A : CRUMB_CL_PORTABLE;
 }
 
@@ -106,8 +118,10 @@ static crumb_status choose_rung(crumb_device *d, const char *target, crumb_error
     if (named ? !crumb_cl_rung_parse(target + 3, &wanted)
               : target && strcmp(target, "cl") != 0 && strcmp(target, "auto") != 0)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
-                          "target '%s' is not one of %s's: \"cl\", \"cl:portable\", \"cl:dp4a\"", target, d->label);
-    if (wanted > best)
+                          "target '%s' is not one of %s's: \"cl\" or \"cl:RUNG\" with portable, dp4a, dpas-i8 or dpas",
+                          target, d->label);
+    crumb_cl_rung most = matrix_sub_group(&d->facts) ? CRUMB_CL_DPAS : best;
+    if (wanted > most)
         return crumb_fail(err, CRUMB_ERR_DEVICE, "target '%s': %s has only %s: %s", target, d->label,
                           crumb_cl_rung_name(best), why);
     d->ladder = (crumb_cl_target){

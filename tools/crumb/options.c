@@ -20,13 +20,15 @@ const cli_option cli_option_table[] = {
      .help = "random weights at a known model's shapes, so that speed can be measured without a download: SHAPE "
              "falcon3-1b, mobilellm-1.5b, llama3-8b, bitnet-2b4t; TYPE bf16, i8, mxfp4, u4, u3, u2, ternary, u1; HEAD "
              "f16, i8"},
-    {"-dev --device", CLI_TEXT, "auto|cpu", AT(device), "auto", .commands = CLI_ENGINE, .help = "what runs the model",
+    {"-dev --device", CLI_TEXT, "auto|cpu|gpuN", AT(device), "auto", .commands = CLI_ENGINE,
+     .help = "what runs the model: auto takes an Intel GPU that can run it, and else the CPU; gpu0 and so on as 'crumb "
+             "devices' lists them",
      .note = "one device by crumb's name, not a list; 'none' means cpu"},
-    {"--backend", CLI_TEXT, "auto|cpu", AT(backend), "auto", .commands = CLI_ENGINE,
-     .help = "which implementation drives the device"},
+    {"--backend", CLI_TEXT, "auto|cpu|cl", AT(backend), "auto", .commands = CLI_ENGINE,
+     .help = "which implementation drives the device; cl: OpenCL"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_ENGINE,
      .help = "force a kernel tier that this machine has: cpu:scalar, cpu:avx2, cpu:avxvnni, "
-             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni"},
+             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a"},
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_ENGINE,
      .help = "how activations are quantized: as the weights' type wants it, not at all (slow, for comparing with float "
              "references), int8 with one scale per token, or int8 with one scale per weight group"},
@@ -142,7 +144,7 @@ const cli_option cli_option_table[] = {
      .help = "shapes of the layer: outputs x inputs x rows of activations"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_KERNELS,
      .help = "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, "
-             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni"},
+             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a"},
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_KERNELS | CLI_TUNE,
      .help = "how activations are quantized: as models of the format want it, not at all, or int8 with one scale per "
              "row or per weight group"},
@@ -185,9 +187,9 @@ const cli_option cli_option_table[] = {
     {"-hf -hfr --hf-repo", CLI_TEXT, "REPO", AT(hf_repo), .commands = CLI_ENGINE | CLI_TOKENIZE,
      .note = "crumb downloads nothing: fetch the GGUF file, then give -m FILE"},
     {"-ngl --gpu-layers --n-gpu-layers", CLI_UNUSED_VALUE, "N", NOWHERE, .commands = CLI_ENGINE,
-     .note = "this build has no GPU backend: all layers run on the CPU", .quiet = "0"},
+     .note = "all layers run on one device: --device names it", .quiet = "0"},
     {"--split", CLI_UNUSED_VALUE, "auto|X", NOWHERE, .commands = CLI_ENGINE,
-     .note = "this build has no GPU backend, so there is nothing to split", .quiet = "auto|0"},
+     .note = "a layer is not split between devices yet: --device names the one that runs all", .quiet = "auto|0"},
     {"-fa --flash-attn", CLI_OPTIONAL, "on|off|auto|1|0", NOWHERE, .commands = CLI_ENGINE,
      .note = "attention has one implementation, which never stores the score matrix", .quiet = "on|auto|1"},
     {"-ctk --cache-type-k", CLI_CHOICE, "f16|q8_0", AT(cache_type_k), .commands = CLI_ENGINE,

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""The whole path of `crumb run --device gpu0` on Intel's OpenCL driver without hardware, for dg2, bmg, lnl and ptl.
+
+The driver of Debian unstable (tests/deps.lock, group intel-gpu) runs as a null device under debug keys, which are no
+interface: every call of the API succeeds, kernels are built by the real compiler, nothing executes, and what is read back
+is zero. So this proves use of the API and that all kernels build; and it measures the host's time per decoded token,
+without what a kernel driver adds on a real card.
+
+Exit status 77: the driver cannot be had here, or its keys have stopped working, for the reason on stderr.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND, BUILD = os.environ["CRUMB_COMMAND"], Path(os.environ["CRUMB_MODULE_DIR"])
+DEVICES = {"dg2": "8x4x16", "bmg": "5x4x8", "lnl": "2x4x8", "ptl": "2x6x8"}
+KEYS = {"NEOReadDebugKeys": "1", "SetCommandStreamReceiver": "5", "UseAubStream": "0",
+        "UseExternalAllocatorForSshAndDsh": "0", "EnableTimestampWaitForQueues": "0", "EnableTimestampWaitForEvents": "0"}
+
+
+def skip(why):
+    print(f"null_device.py: {why}", file=sys.stderr)
+    sys.exit(77)
+
+
+def find_prefix():
+    deps = subprocess.run([sys.executable, ROOT / "tests/support/deps.py", "prefix", "intel-gpu"],
+                          stdout=subprocess.PIPE, text=True)
+    if deps.returncode != 0:
+        sys.exit(deps.returncode)
+    return Path(deps.stdout.strip())
+
+
+def make_modules(folder, prefix):
+    """The module, and a survey that runs with the prefix's C library, which its drivers need."""
+    shutil.copy(BUILD / "libcrumb-cl.so", folder)
+    survey = folder / "crumb-cl-survey"
+    survey.write_text(f"#!/bin/sh\nexec '{prefix}/run' '{BUILD}/crumb-cl-survey' \"$@\"\n")
+    survey.chmod(0o755)
+    driver = next(prefix.glob("usr/lib/*/intel-opencl/libigdrcl.so"))
+    vendors = folder / "vendors"
+    vendors.mkdir()
+    (vendors / "intel.icd").write_text(f"{driver}\n")
+
+
+def crumb(prefix, folder, device, *arguments):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("CRUMB_")}
+    environment |= KEYS | {"ProductFamilyOverride": device, "HardwareInfoOverride": DEVICES[device],
+                           "OCL_ICD_VENDORS": str(folder / "vendors"), "CRUMB_MODULE_DIR": str(folder),
+                           "XDG_CACHE_HOME": str(folder / "cache")}
+    return subprocess.run([prefix / "run", COMMAND, *arguments], env=environment, cwd=folder, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, errors="replace", timeout=300)
+
+
+def check(prefix, device):
+    """False: there is no such device with these keys."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_modules(folder, prefix)
+        listed = [d for d in json.loads(crumb(prefix, folder, device, "devices", "--json").stdout)["devices"]
+                  if d["name"] == "gpu0"]
+        if not listed or "Intel" not in listed[0]["driver"]:
+            return False
+        gpu = listed[0]
+        assert not gpu["unusable"], gpu["unusable"]
+        for more in ([], ["--kv-cache", "q8"], ["--target", "cl:portable"], ["--target", "cl:dpas-i8"],
+                     ["--target", "cl:dpas"]):
+            done = crumb(prefix, folder, device, "run", "--device", "gpu0", *more, "-n", "8", "--temp", "0",
+                         "--ignore-eos", "-v")
+            assert done.returncode == 0, f"{device} {more}: {done.stderr}"
+        assert "device gpu0" in done.stderr, done.stderr
+        kernels = next(int(line.split(" rows is ")[1].split()[0]) for line in done.stderr.splitlines()
+                       if "a plan for 1 rows is " in line)
+        bench = crumb(prefix, folder, device, "bench", "--device", "gpu0", "-p", "0", "-n", "64", "-r", "3", "-o", "json")
+        assert bench.returncode == 0, f"{device}: {bench.stderr}"
+        token_us = json.loads(bench.stdout)[0]["avg_ns"] / 64 / 1e3
+        print(f"{device}: {gpu['detail']}, driver {gpu['driver']}; {gpu['features']}; kernels {gpu['target']}; the host "
+              f"takes {token_us:.0f} us per token of the embedded model, {token_us / kernels:.2f} us per kernel")
+        return True
+
+
+def main():
+    prefix = find_prefix()
+    missing = [device for device in DEVICES if not check(prefix, device)]
+    if len(missing) == len(DEVICES):
+        skip("the driver's debug keys no longer make a null device")
+    assert not missing, f"no null device for {missing}"
+
+
+if __name__ == "__main__":
+    main()
