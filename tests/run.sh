@@ -39,7 +39,9 @@ llvm-19 cmd:llvm-symbolizer-19
 clang-format-19 cmd:clang-format-19
 clang-tidy-19 cmd:clang-tidy-19
 shellcheck cmd:shellcheck
-binutils cmd:nm"
+binutils cmd:nm
+ocl-icd-opencl-dev pc:OpenCL
+pocl-opencl-icd file:/etc/OpenCL/vendors/pocl.icd"
 missing=$(packages_missing <<<"$test_needs")
 if [ -n "$missing" ]; then
     if [ "$(id -u)" != 0 ] || [ -n "$offline" ] || ! command -v apt-get >/dev/null; then

@@ -30,7 +30,7 @@
 #define SHARE   DIV_UP(QUERIES, PARTS)
 
 typedef struct {
-    float q[QUERIES][HEAD_DIM]; /* KV=8: ints, of 16 bits */
+    float q[QUERIES * HEAD_DIM]; /* [query][d]; KV=8: ints, of 16 bits */
     float p[QUERIES][KV_CHUNK];
     float o[QUERIES][HEAD_DIM]; /* of a chunk */
     float m[QUERIES], l[QUERIES];
@@ -63,26 +63,27 @@ static void load_queries(global const float *q, uint row0, uint n_rows, uint kv_
     FOR_ITEMS(i, QUERIES * HEAD_DIM) {
         uint query = i / HEAD_DIM, row = min(query / SHARING, n_rows - 1);
         size_t head = (size_t)(row0 + row) * N_HEAD + kv_head * SHARING + query % SHARING;
-        s->q[query][i % HEAD_DIM] = q[head * HEAD_DIM + i % HEAD_DIM];
+        s->q[i] = q[head * HEAD_DIM + i % HEAD_DIM];
     }
 #if KV == 8
-    kv_turn(&s->q[0][0], QUERIES);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    kv_turn(s->q, QUERIES);
     FOR_ITEMS(i, QUERIES * HEAD_DIM) {
         uint n = kv_group_dims(i % HEAD_DIM / KV_GROUP);
-        s->q[i / HEAD_DIM][i % HEAD_DIM] *= 1 / (float)(n & -n);
+        s->q[i] *= 1 / (float)(n & -n);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     FOR_ITEMS(i, QUERIES * 8) {
         float most = 0;
-        for (uint d = i % 8; d < HEAD_DIM; d += 8) most = fmax(most, fabs(s->q[i / 8][d]));
+        for (uint d = i % 8; d < HEAD_DIM; d += 8) most = fmax(most, fabs(s->q[i / 8 * HEAD_DIM + d]));
         s->lanes[i / 8][i % 8] = most;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     FOR_ITEMS(i, QUERIES * HEAD_DIM) {
         uint query = i / HEAD_DIM;
         float a = most_of_lanes(s->lanes[query]), inverse = a < QUANTIZE_TINY ? 0 : 32767 / a;
-        int code = (int)rint(kv_within(s->q[query][i % HEAD_DIM] * inverse, 32767));
-        s->q[query][i % HEAD_DIM] = as_float(code);
+        int code = (int)rint(kv_within(s->q[i] * inverse, 32767));
+        s->q[i] = as_float(code);
         if (i % HEAD_DIM == 0) s->q_scale[query] = a < QUANTIZE_TINY ? 0 : a / 32767;
     }
 #endif
@@ -102,7 +103,7 @@ static void make_scores(global const uchar *keys, local work *s) {
     for (uint d = 0; d < HEAD_DIM; d++) {
         float k = vload_half(d * KEY_BLOCK + place, (global const half *)block);
 #pragma unroll
-        for (uint i = 0; i < QUERIES; i++) sums[i] = fma(s->q[i][d], k, sums[i]);
+        for (uint i = 0; i < QUERIES; i++) sums[i] = fma(s->q[i * HEAD_DIM + d], k, sums[i]);
     }
 #pragma unroll
     for (uint i = 0; i < QUERIES; i++) s->p[i][key] = sums[i];
@@ -115,7 +116,7 @@ static void make_scores(global const uchar *keys, local work *s) {
         for (uint d = g * KV_GROUP; d < g * KV_GROUP + kv_group_dims(g); d += 2) {
             int low = codes[d / 2 * (2 * KEY_BLOCK)], high = codes[d / 2 * (2 * KEY_BLOCK) + 1];
 #pragma unroll
-            for (uint i = 0; i < QUERIES; i++) exact[i] += as_int(s->q[i][d]) * low + as_int(s->q[i][d + 1]) * high;
+            for (uint i = 0; i < QUERIES; i++) exact[i] += as_int(s->q[i * HEAD_DIM + d]) * low + as_int(s->q[i * HEAD_DIM + d + 1]) * high;
         }
         float scale = vload_half(g * KEY_BLOCK + place, (global const half *)block);
 #pragma unroll

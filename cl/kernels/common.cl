@@ -378,22 +378,29 @@ static float kv_within(float x, float most) {
     return x < most ? x : most;
 }
 
-/* Multiplies each group of n_vectors heads by the Hadamard matrix whose order is the largest power of 2 that divides
- * its length, with all items of the work-group. */
-static void kv_turn(local float *x, uint n_vectors) {
-    for (uint distance = 1; distance < KV_GROUP; distance *= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint i = get_local_id(0); i < n_vectors * (HEAD_DIM / 2); i += get_local_size(0)) {
-            uint pair = i % (HEAD_DIM / 2), g = pair / (KV_GROUP / 2), n = kv_group_dims(g);
-            if (distance >= (n & -n)) continue;
-            pair %= KV_GROUP / 2;
-            local float *a = x + i / (HEAD_DIM / 2) * HEAD_DIM + g * KV_GROUP + pair / distance * 2 * distance + pair % distance;
+/* One step of multiplying each group of n_vectors heads by a Hadamard matrix. */
+static void kv_turn_step(local float *x, uint n_vectors, uint distance) {
+    for (uint i = get_local_id(0); i < n_vectors * (HEAD_DIM / 2); i += get_local_size(0)) {
+        uint pair = i % (HEAD_DIM / 2), g = pair / (KV_GROUP / 2), n = kv_group_dims(g), at = pair % (KV_GROUP / 2);
+        if (distance < (n & -n)) {
+            local float *a = x + i / (HEAD_DIM / 2) * HEAD_DIM + g * KV_GROUP;
+            a += at / distance * 2 * distance + at % distance;
             float low = a[0], high = a[distance];
             a[0] = low + high;
             a[distance] = low - high;
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* The matrix's order is the largest power of 2 that divides a group's length, up to 32. With all items of the
+ * work-group, after a barrier. */
+static void kv_turn(local float *x, uint n_vectors) {
+    kv_turn_step(x, n_vectors, 1);
+    kv_turn_step(x, n_vectors, 2);
+    kv_turn_step(x, n_vectors, 4);
+    kv_turn_step(x, n_vectors, 8);
+    kv_turn_step(x, n_vectors, 16);
 }
 #endif
 

@@ -12,7 +12,7 @@
  *     y           f32 [N][width]; row r goes to column r
  *
  * Work-groups: (ceil((row1 - row0) / 16), ceil(rows / TOKENS)); local size 128.
- * Options: -D TYPE=32|16|17 (f32, f16, bf16), -D TOKENS=n (default 1)
+ * Options: -D TYPE=32|16|17 (f32, f16, bf16), -D TOKENS=n (1 to 8; default 1)
  * Result: exactly cpu/ref/dense.c's: eight sums per row, k % 8, which is also what keeps eight items per row busy. */
 #ifndef TOKENS
 #define TOKENS 1
@@ -51,11 +51,10 @@ linear_dense(global const crumb_batch *batch, uint on_outputs, uint k, global co
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++) sums[t][r][lane] = sum[t];
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint t = lane; t <= last; t += LANES) {
-        local const float *s = sums[t][r];
+    if (lane <= last && row < row1) { /* item `lane` finishes that row of activations */
+        local const float *s = sums[lane][r];
         float result = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-        size_t at = (size_t)(first + t) * width + row;
-        if (row >= row1) break;
+        size_t at = (size_t)(first + lane) * width + row;
         result = result * out_scale;
         if (bias) result = result + bias[row];
         y[at] = add ? result + add[at] : result;

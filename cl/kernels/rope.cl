@@ -39,47 +39,46 @@ static void store_half(float x, size_t at, global uchar *to) {
 }
 
 static void store(local const float *key, global const float *value, uint place, global uchar *keys,
-                  global uchar *values, local int *largest, local ushort *scales) {
+                  global uchar *values, local int *largest, local float *scales) {
     for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) {
         store_half(key[d], d * KEY_BLOCK + place, keys);
         store_half(value[d], place * HEAD_DIM + d, values);
     }
 }
 #else
-/* The scales of a head's groups, of which `largest` holds the bits of the largest |x|, as f16; into the cache as well,
- * where they are KEY_BLOCK apart. */
-static void make_scales(local const float *x, local int *largest, local ushort *scales, global ushort *to) {
-    for (uint g = get_local_id(0); g < KV_GROUPS; g += WG) largest[g] = 0;
+/* The scales of a head's groups, as the f16 that the cache holds KEY_BLOCK apart; `largest` is scratch. */
+static void make_scales(local const float *x, local int *largest, local float *scales, global half *to) {
+    uint g = get_local_id(0); /* there are more items than groups */
+    if (g < KV_GROUPS) largest[g] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) atomic_max(&largest[d / KV_GROUP], as_int(fabs(x[d])));
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint g = get_local_id(0); g < KV_GROUPS; g += WG) {
+    if (g < KV_GROUPS) {
         float scale = as_float(largest[g]) / 127;
-        vstore_half_rte(scale < 65504.0f ? scale : 65504.0f, g, (local half *)scales);
-        to[g * KEY_BLOCK] = scales[g];
+        vstore_half_rte(scale < 65504.0f ? scale : 65504.0f, g * KEY_BLOCK, to);
+        scales[g] = vload_half(g * KEY_BLOCK, to);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-static char code_of(float x, uint d, local const ushort *scales) {
-    float scale = vload_half(d / KV_GROUP, (local const half *)scales);
-    float inverse = scales[d / KV_GROUP] ? 1 / scale : 0;
+static char code_of(float x, float scale) {
+    float inverse = scale != 0 ? 1 / scale : 0;
     return (char)rint(kv_within(x * inverse, 127));
 }
 
 static void store(local float *key, global const float *value, uint place, global uchar *keys, global uchar *values,
-                  local int *largest, local ushort *scales) {
+                  local int *largest, local float *scales) {
     kv_turn(key, 1);
-    make_scales(key, largest, scales, (global ushort *)keys + place);
+    make_scales(key, largest, scales, (global half *)keys + place);
     for (uint d = get_local_id(0); d < HEAD_DIM; d += WG)
-        keys[KV_CODES_OFFSET + d / 2 * (2 * KEY_BLOCK) + 2 * place + d % 2] = as_uchar(code_of(key[d], d, scales));
+        keys[KV_CODES_OFFSET + d / 2 * (2 * KEY_BLOCK) + 2 * place + d % 2] = as_uchar(code_of(key[d], scales[d / KV_GROUP]));
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) key[d] = value[d];
     barrier(CLK_LOCAL_MEM_FENCE);
-    make_scales(key, largest, scales, (global ushort *)values + place);
+    make_scales(key, largest, scales, (global half *)values + place);
     for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) {
         uint g = d / KV_GROUP, pair = place / 2 * kv_group_width(g) + d % KV_GROUP;
-        values[KV_CODES_OFFSET + g * KV_GROUP * KEY_BLOCK + 2 * pair + place % 2] = as_uchar(code_of(key[d], d, scales));
+        values[KV_CODES_OFFSET + g * KV_GROUP * KEY_BLOCK + 2 * pair + place % 2] = as_uchar(code_of(key[d], scales[d / KV_GROUP]));
     }
 }
 #endif
@@ -90,21 +89,16 @@ rope_store(global const crumb_batch *batch, global float *q, global float *k, gl
            uint head_blocks) {
     local float x[HEAD_DIM];
     local int largest[KV_GROUPS];
-    local ushort scales[KV_GROUPS];
+    local float scales[KV_GROUPS];
     uint n = get_group_id(1), head = get_group_id(0);
     if (n >= batch->n_rows) return;
     crumb_row row = ROWS_OF(batch)[n];
     global const float2 *turns = table + (size_t)row.position * (DIMS / 2);
-    if (head < N_HEAD) {
-        rotate_head(q + ((size_t)n * N_HEAD + head) * HEAD_DIM, turns, x);
-    } else {
-        head -= N_HEAD;
-        size_t at = ((size_t)n * N_HEAD_KV + head) * HEAD_DIM;
-        rotate_head(k + at, turns, x);
-        if (STORE) {
-            size_t block = kv_head_offset(layer_offset, row.sequence, N_HEAD_KV, head, head_blocks) +
-                           (size_t)(row.position / KEY_BLOCK) * KV_BLOCK_BYTES;
-            store(x, v + at, row.position % KEY_BLOCK, keys + block, values + block, largest, scales);
-        }
-    }
+    bool is_query = head < N_HEAD;
+    size_t at = is_query ? ((size_t)n * N_HEAD + head) * HEAD_DIM : ((size_t)n * N_HEAD_KV + head - N_HEAD) * HEAD_DIM;
+    rotate_head((is_query ? q : k) + at, turns, x);
+    if (is_query || !STORE) return;
+    size_t block = kv_head_offset(layer_offset, row.sequence, N_HEAD_KV, head - N_HEAD, head_blocks) +
+                   (size_t)(row.position / KEY_BLOCK) * KV_BLOCK_BYTES;
+    store(x, v + at, row.position % KEY_BLOCK, keys + block, values + block, largest, scales);
 }

@@ -1,0 +1,187 @@
+#include "tests/xe/device.h"
+
+#include "cl/registry.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void check(cl_int status, const char *what) {
+    if (status != CL_SUCCESS) fail_msg("%s: OpenCL error %d", what, status);
+}
+
+static char *read_text(const char *path) {
+    FILE *f = fopen(path, "rb");
+    if (!f) fail_msg("%s cannot be opened", path);
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(text);
+    size_t n = fread(text, 1, (1 << 20) - 1, f);
+    assert_true(n > 0 && n < (1 << 20) - 1);
+    fclose(f);
+    return text;
+}
+
+static bool has_extension(cl_device_id id, const char *name) {
+    static char all[1 << 16];
+    check(clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof all, all, NULL), "CL_DEVICE_EXTENSIONS");
+    const char *at = strstr(all, name);
+    return at && (at[strlen(name)] == ' ' || at[strlen(name)] == 0);
+}
+
+static bool first_device(cl_device_id *out) {
+    cl_platform_id platforms[8];
+    cl_uint n = 0;
+    if (clGetPlatformIDs(8, platforms, &n) != CL_SUCCESS) return false;
+    for (cl_uint i = 0; i < n && i < 8; i++)
+        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, out, NULL) == CL_SUCCESS) return true;
+    return false;
+}
+
+bool crumb_xe_open(crumb_xe_device *out) {
+    cl_int status;
+    cl_ulong local = 0;
+    *out = (crumb_xe_device){0};
+    if (!first_device(&out->id)) return false;
+    check(clGetDeviceInfo(out->id, CL_DEVICE_NAME, sizeof out->name, out->name, NULL), "CL_DEVICE_NAME");
+    check(clGetDeviceInfo(out->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL), "CL_DEVICE_LOCAL_MEM_SIZE");
+    out->local_bytes = local;
+    out->sub_groups = has_extension(out->id, "cl_intel_subgroups");
+    out->dot = has_extension(out->id, "cl_khr_integer_dot_product");
+    out->context = clCreateContext(NULL, 1, &out->id, NULL, NULL, &status);
+    check(status, "clCreateContext");
+    out->queue = clCreateCommandQueueWithProperties(out->context, out->id, NULL, &status);
+    check(status, "clCreateCommandQueueWithProperties");
+    return true;
+}
+
+/* ---- programs ----------------------------------------------------------------------------------------------- */
+
+typedef struct program {
+    char *key;
+    cl_program program;
+    struct program *next;
+} program;
+static program *programs;
+static cl_program builtins;
+
+void crumb_xe_close(crumb_xe_device *d) {
+    for (program *p = programs, *next; p; p = next) {
+        next = p->next;
+        clReleaseProgram(p->program);
+        free(p->key);
+        free(p);
+    }
+    programs = NULL;
+    if (builtins) clReleaseProgram(builtins);
+    builtins = NULL;
+    if (d->queue) clReleaseCommandQueue(d->queue);
+    if (d->context) clReleaseContext(d->context);
+}
+
+static void fail_with_log(crumb_xe_device *d, cl_program p, const char *key, cl_int status) {
+    static char log[1 << 15];
+    clGetProgramBuildInfo(p, d->id, CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL);
+    fail_msg("%s does not build (%d):\n%s", key, status, log);
+}
+
+static cl_program compile(crumb_xe_device *d, const char *const *texts, cl_uint n, const char *options, bool link,
+                          const char *key) {
+    cl_int status;
+    cl_program p = clCreateProgramWithSource(d->context, n, (const char **)(uintptr_t)texts, NULL, &status);
+    check(status, "clCreateProgramWithSource");
+    status = link ? clCompileProgram(p, 1, &d->id, options, 0, NULL, NULL, NULL, NULL)
+                  : clBuildProgram(p, 1, &d->id, options, NULL, NULL);
+    if (status != CL_SUCCESS) fail_with_log(d, p, key, status);
+    return p;
+}
+
+static cl_program link_builtins(crumb_xe_device *d, cl_program kernels, const char *key) {
+    cl_int status;
+    if (!builtins) {
+        char *text = read_text("tests/xe/xe_builtins.cl");
+        builtins = compile(d, (const char *const[]){text}, 1, "-cl-std=CL3.0", true, "xe_builtins.cl");
+        free(text);
+    }
+    cl_program linked =
+        clLinkProgram(d->context, 1, &d->id, "", 2, (cl_program[]){kernels, builtins}, NULL, NULL, &status);
+    if (status != CL_SUCCESS) fail_with_log(d, linked, key, status);
+    clReleaseProgram(kernels);
+    return linked;
+}
+
+static cl_program build(crumb_xe_device *d, const char *file, const char *options, bool matrix, const char *key) {
+    char path[256];
+    bool whole = strchr(file, '/') != NULL;
+    snprintf(path, sizeof path, "%s%s", whole ? "" : "cl/kernels/", file);
+    char *common = read_text("cl/kernels/common.cl"), *own = read_text(path);
+    const char *both[] = {common, own};
+    cl_program p = compile(d, whole ? both + 1 : both, whole ? 1 : 2, options, matrix, key);
+    free(common);
+    free(own);
+    return matrix ? link_builtins(d, p, key) : p;
+}
+
+cl_kernel crumb_xe_kernel(crumb_xe_device *d, const char *file, const char *options, bool matrix, const char *entry) {
+    char all[1024], key[1280];
+    cl_int status;
+    snprintf(all, sizeof all, CRUMB_CL_BUILD_OPTIONS " %s", options);
+    snprintf(key, sizeof key, "%s %d %s", file, matrix, all);
+    program *p = programs;
+    while (p && strcmp(p->key, key) != 0) p = p->next;
+    if (!p) {
+        p = calloc(1, sizeof *p);
+        assert_non_null(p);
+        *p = (program){strdup(key), build(d, file, all, matrix, key), programs};
+        programs = p;
+    }
+    cl_kernel kernel = clCreateKernel(p->program, entry, &status);
+    check(status, entry);
+    return kernel;
+}
+
+/* ---- buffers and launches ----------------------------------------------------------------------------------- */
+
+cl_mem crumb_xe_buffer(crumb_xe_device *d, const void *data, size_t n_bytes) {
+    cl_int status;
+    if (n_bytes == 0) return NULL;
+    cl_mem buffer = clCreateBuffer(d->context, CL_MEM_READ_WRITE, n_bytes, NULL, &status);
+    check(status, "clCreateBuffer");
+    if (data)
+        check(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, n_bytes, data, 0, NULL, NULL), "write");
+    else
+        check(clEnqueueFillBuffer(d->queue, buffer, &(uint8_t){0xa5}, 1, 0, n_bytes, 0, NULL, NULL), "fill");
+    return buffer;
+}
+
+void crumb_xe_read(crumb_xe_device *d, cl_mem buffer, void *out, size_t n_bytes) {
+    check(clEnqueueReadBuffer(d->queue, buffer, CL_TRUE, 0, n_bytes, out, 0, NULL, NULL), "read");
+}
+
+static void set(cl_kernel kernel, cl_uint index, size_t size, const void *value) {
+    cl_int status = clSetKernelArg(kernel, index, size, value);
+    if (status != CL_SUCCESS) fail_msg("argument %u of %zu bytes: OpenCL error %d", index, size, status);
+}
+
+void crumb_xe_args(cl_kernel kernel, cl_uint first, const char *types, ...) {
+    va_list list;
+    va_start(list, types);
+    for (cl_uint i = 0; types[i]; i++) switch (types[i]) {
+        case 'b': set(kernel, first + i, sizeof(cl_mem), &(cl_mem){va_arg(list, cl_mem)}); break;
+        case 'f': set(kernel, first + i, sizeof(float), &(float){(float)va_arg(list, double)}); break;
+        case 'i': set(kernel, first + i, sizeof(int), &(int){va_arg(list, int)}); break;
+        case 'o': set(kernel, first + i, sizeof(uint64_t), &(uint64_t){va_arg(list, uint64_t)}); break;
+        case 'l': set(kernel, first + i, va_arg(list, size_t), NULL); break;
+        default: set(kernel, first + i, sizeof(uint32_t), &(uint32_t){va_arg(list, uint32_t)}); break;
+        }
+    va_end(list);
+}
+
+void crumb_xe_run(crumb_xe_device *d, cl_kernel kernel, size_t local, size_t groups0, size_t groups1, size_t groups2) {
+    size_t local_size[3] = {local, 1, 1}, global[3] = {groups0 * local, groups1, groups2};
+    check(clEnqueueNDRangeKernel(d->queue, kernel, 3, NULL, global, local_size, 0, NULL, NULL), "launch");
+    check(clFinish(d->queue), "finish");
+}

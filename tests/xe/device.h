@@ -1,0 +1,40 @@
+/* What the tests of OpenCL kernels share: a device, programs made of cl/kernels/, buffers and launches. Every failure
+ * of OpenCL ends the test with a message. */
+#ifndef CRUMB_TESTS_XE_DEVICE_H
+#define CRUMB_TESTS_XE_DEVICE_H
+
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct crumb_xe_device {
+    cl_device_id id;
+    cl_context context;
+    cl_command_queue queue;
+    char name[128];
+    bool sub_groups; /* has Intel's sub-groups: block reads, and a linker for the software builtins */
+    bool dot;        /* cl_khr_integer_dot_product */
+    uint64_t local_bytes;
+} crumb_xe_device;
+
+/* The first device of any platform; false: there is none. */
+bool crumb_xe_open(crumb_xe_device *out);
+void crumb_xe_close(crumb_xe_device *d);
+
+/* cl/kernels/common.cl + cl/kernels/FILE (or FILE alone where it has a folder) built with the options, linked with
+ * tests/xe/xe_builtins.cl where `matrix`. Programs are kept until the device is closed. */
+cl_kernel crumb_xe_kernel(crumb_xe_device *d, const char *file, const char *options, bool matrix, const char *entry);
+
+/* A buffer of n_bytes with a copy of data, or of 0xa5 where data is NULL. n_bytes 0: NULL. */
+cl_mem crumb_xe_buffer(crumb_xe_device *d, const void *data, size_t n_bytes);
+void crumb_xe_read(crumb_xe_device *d, cl_mem buffer, void *out, size_t n_bytes);
+
+/* Sets arguments from `first` on: b cl_mem (NULL allowed), u uint32_t, i int, f double as float, o uint64_t, l local
+ * memory of size_t bytes. */
+void crumb_xe_args(cl_kernel kernel, cl_uint first, const char *types, ...);
+/* Launches and waits; groups and local size along three dimensions, local size along the first alone. */
+void crumb_xe_run(crumb_xe_device *d, cl_kernel kernel, size_t local, size_t groups0, size_t groups1, size_t groups2);
+
+#endif

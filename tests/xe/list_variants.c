@@ -1,0 +1,43 @@
+/* Prints, one a line, how each linear kernel with dot-product or matrix instructions is built for a few layers that
+ * models have: name, rung, sub-group, registers, rows of activations, layer, file, options; separated by tabs. */
+#include "cl/registry.h"
+
+#include <stdio.h>
+
+static const struct {
+    const char *name;
+    crumb_act_quant act;
+    uint32_t group, act_group, x;
+} layers[] = {
+    {"row", CRUMB_ACT_ROW, 4096, 0, 8},         /* one scale per row: ternary models */
+    {"row-fused", CRUMB_ACT_ROW, 4096, 0, 32},  /* quantized by every work-group */
+    {"group128", CRUMB_ACT_GROUP, 128, 128, 8}, /* scales of 128 on both sides */
+};
+
+static void print_variant(const crumb_cl_kernel *kernel, size_t layer) {
+    static const int8_t entries[CRUMB_CODEBOOK_ENTRIES] = {0};
+    char options[CRUMB_CL_OPTIONS_MAX];
+    const crumb_matrix w = {.bits = kernel->bits,
+                            .mul = 1,
+                            .m = 4096,
+                            .k = 4096,
+                            .group = layers[layer].group,
+                            .codebook = kernel->codebook ? entries : NULL};
+    const crumb_cl_linear use = {
+        .w = &w, .act = layers[layer].act, .act_group = layers[layer].act_group, .n_parts = 1, .x = layers[layer].x};
+    const crumb_cl_target target = {kernel->rung, kernel->sub_group, 128u << 10, 1024};
+    if (!crumb_cl_linear_fits(kernel, &use, &target)) return;
+    crumb_cl_linear_options(kernel, &use, options);
+    printf("%s\t%s\t%u\t%u\t%u\t%s\t%s\t%s %s%s\n", kernel->name, crumb_cl_rung_name(kernel->rung), kernel->sub_group,
+           kernel->registers, kernel->tokens, layers[layer].name, kernel->file, CRUMB_CL_BUILD_OPTIONS, options,
+           kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
+}
+
+int main(void) {
+    size_t n;
+    const crumb_cl_kernel *kernels = crumb_cl_kernels(&n);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; kernels[i].rung != CRUMB_CL_PORTABLE && j < sizeof layers / sizeof layers[0]; j++)
+            print_variant(&kernels[i], j);
+    return 0;
+}

@@ -1,0 +1,402 @@
+/* Every kernel of cl/kernels.def that is not a linear layer with int8 activations, on an OpenCL device, against
+ * cpu/ref: bit for bit but where a kernel's comment says otherwise. Attention is in test_xe_attention.c. */
+#include "cl/registry.h"
+#include "cpu/float.h"
+#include "cpu/trial.h"
+#include "tests/support/random_tensor.h"
+#include "tests/xe/device.h"
+
+#include "host/base/checked.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static crumb_xe_device device;
+static uint64_t seed = 20261122;
+
+enum { ROWS = 5 };
+
+static uint32_t below(uint32_t n) {
+    return (uint32_t)(crumb_random_u64(&seed) % n);
+}
+
+static float *random_floats(size_t n, float scale) {
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++) x[i] = crumb_random_f32(&seed) * scale;
+    return x;
+}
+
+static cl_mem upload(const void *data, size_t n_bytes) {
+    return crumb_xe_buffer(&device, data, n_bytes);
+}
+
+/* A batch of ROWS rows with these tokens and outputs. */
+static cl_mem batch_of(const uint32_t *tokens, const uint32_t *outputs, uint32_t n_outputs) {
+    uint32_t batch[4 + 4 * ROWS] = {ROWS, n_outputs, 1, 1};
+    for (uint32_t n = 0; n < ROWS; n++) {
+        batch[4 + 4 * n] = tokens ? tokens[n] : 0;
+        batch[4 + 4 * n + 3] = outputs ? outputs[n] : ~0u;
+    }
+    return upload(batch, sizeof batch);
+}
+
+static void assert_same_floats(const float *got, const float *want, size_t n, const char *what) {
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&got[i], &want[i], sizeof *got) != 0)
+            fail_msg("%s: value %zu is %a, not %a", what, i, (double)got[i], (double)want[i]);
+}
+
+/* Reads a buffer of floats, compares it and lets it go. */
+static void check_floats(cl_mem buffer, const float *want, size_t n, const char *what) {
+    float *got = malloc(n * sizeof *got);
+    assert_non_null(got);
+    crumb_xe_read(&device, buffer, got, n * sizeof *got);
+    assert_same_floats(got, want, n, what);
+    free(got);
+    clReleaseMemObject(buffer);
+}
+
+static cl_kernel kernel_of(crumb_cl_op op, const char *more) {
+    char options[CRUMB_CL_OPTIONS_MAX];
+    const crumb_cl_kernel *kernel = crumb_cl_kernel_of(op);
+    snprintf(options, sizeof options, "%s %s", kernel->options, more);
+    return crumb_xe_kernel(&device, kernel->file, options, false, kernel->entry);
+}
+
+/* ---- norm, gate, select, argmax -------------------------------------------------------------------------------- */
+
+static void norms_equal_reference(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t width, vectors;
+    } shapes[] = {{1, 1}, {64, 3}, {100, 1}, {576, 1}, {4096, 1}, {129, 4}};
+    cl_mem batch = batch_of(NULL, NULL, 0);
+    cl_kernel kernel = kernel_of(CRUMB_CL_RMS_NORM, "");
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        uint32_t width = shapes[s].width, vectors = shapes[s].vectors;
+        size_t n = (size_t)ROWS * vectors * width;
+        float *x = random_floats(n, 30), *weight = random_floats(width, 2), *want = random_floats(n, 1);
+        for (size_t i = 0; i < n; i += width) crumb_float_ops__ref.rms_norm(x + i, weight, width, 1e-5f, want + i);
+        cl_mem values = upload(x, n * sizeof *x), weights = upload(weight, width * sizeof *weight);
+        crumb_xe_args(kernel, 0, "buuubbfb", batch, 0u, width, vectors, values, weights, 1e-5, values); /* in place */
+        crumb_xe_run(&device, kernel, 128, vectors, ROWS + 1, 1);
+        check_floats(values, want, n, "norm");
+        clReleaseMemObject(weights);
+        free(x);
+        free(weight);
+        free(want);
+    }
+    clReleaseKernel(kernel);
+    clReleaseMemObject(batch);
+}
+
+static void gates_equal_reference(void **state) {
+    (void)state;
+    enum { WIDTH = 333, N = ROWS * WIDTH };
+    cl_mem batch = batch_of(NULL, NULL, 0);
+    for (int fn = 1; fn <= 2; fn++) {
+        float *gate = random_floats(N, 40), *up = random_floats(N, 3), *want = random_floats(N, 1);
+        gate[0] = 120, gate[1] = -120, gate[2] = 0, gate[3] = 70000;
+        crumb_float_ops__ref.gated(gate, up, N, fn == 1 ? CRUMB_ACT_FN_SILU : CRUMB_ACT_FN_RELU2, want);
+        cl_mem gates = upload(gate, N * 4), ups = upload(up, N * 4);
+        cl_kernel kernel = kernel_of(CRUMB_CL_GATED, fn == 1 ? "-D FN=1" : "-D FN=2");
+        crumb_xe_args(kernel, 0, "buubbb", batch, 0u, (uint32_t)WIDTH, gates, ups, gates);
+        crumb_xe_run(&device, kernel, 128, 3, ROWS + 1, 1);
+        check_floats(gates, want, N, "gate");
+        clReleaseMemObject(ups);
+        clReleaseKernel(kernel);
+        free(gate);
+        free(up);
+        free(want);
+    }
+    clReleaseMemObject(batch);
+}
+
+static void select_keeps_the_wanted_rows(void **state) {
+    (void)state;
+    enum { WIDTH = 200 };
+    const uint32_t outputs[ROWS] = {~0u, 0, ~0u, 1, 2}, kept[] = {1, 3, 4};
+    float *x = random_floats(ROWS * WIDTH, 1), want[3 * WIDTH];
+    for (int i = 0; i < 3; i++) memcpy(want + i * WIDTH, x + kept[i] * WIDTH, WIDTH * sizeof *x);
+    cl_mem batch = batch_of(NULL, outputs, 3), values = upload(x, ROWS * WIDTH * 4);
+    cl_kernel kernel = kernel_of(CRUMB_CL_SELECT, "");
+    crumb_xe_args(kernel, 0, "bubb", batch, (uint32_t)WIDTH, values, values); /* in place */
+    crumb_xe_run(&device, kernel, 128, 2, 1, 1);
+    check_floats(values, want, 3 * WIDTH, "select");
+    clReleaseKernel(kernel);
+    clReleaseMemObject(batch);
+    free(x);
+}
+
+static void argmax_finds_the_first_of_the_largest(void **state) {
+    (void)state;
+    enum { WIDTH = 1000, PARTS = 7 };
+    float *x = random_floats(ROWS * WIDTH, 1);
+    const uint32_t want[ROWS] = {0, 999, 500, 143, 7};
+    x[0] = 2, x[1] = 2;
+    x[WIDTH + 999] = 2;
+    for (int i = 500; i < WIDTH; i++) x[2 * WIDTH + i] = 3;
+    x[3 * WIDTH + 143] = 2, x[3 * WIDTH + 900] = 2;
+    for (int i = 0; i < WIDTH; i++) x[4 * WIDTH + i] = i == 7 ? -1e30f : -INFINITY;
+    uint32_t got[ROWS];
+    cl_mem batch = batch_of(NULL, NULL, ROWS), logits = upload(x, ROWS * WIDTH * 4);
+    cl_mem values = upload(NULL, ROWS * PARTS * 4), indices = upload(NULL, ROWS * PARTS * 4),
+           out = upload(NULL, ROWS * 4);
+    cl_kernel parts = kernel_of(CRUMB_CL_ARGMAX_PARTS, ""), merge = kernel_of(CRUMB_CL_ARGMAX_MERGE, "");
+    crumb_xe_args(parts, 0, "bubbb", batch, (uint32_t)WIDTH, logits, values, indices);
+    crumb_xe_run(&device, parts, 128, PARTS, ROWS, 1);
+    crumb_xe_args(merge, 0, "bubbb", batch, (uint32_t)PARTS, values, indices, out);
+    crumb_xe_run(&device, merge, 128, 1, ROWS, 1);
+    crumb_xe_read(&device, out, got, sizeof got);
+    assert_memory_equal(got, want, sizeof got);
+    cl_mem all[] = {batch, logits, values, indices, out};
+    for (int i = 0; i < 5; i++) clReleaseMemObject(all[i]);
+    clReleaseKernel(parts);
+    clReleaseKernel(merge);
+    free(x);
+}
+
+/* ---- quantization ------------------------------------------------------------------------------------------------ */
+
+/* bits: of the order; 9 stands for rising k, which is BITS=0 to the kernel. */
+static void compare_quantization(unsigned bits, uint32_t x_group, bool row_scale, uint32_t k, float scale) {
+    uint32_t k_padded = (uint32_t)crumb_round_up(k, 32), group = x_group ? x_group : k_padded,
+             n_groups = k_padded / group;
+    size_t n_q = (size_t)ROWS * k_padded, n_sums = (size_t)ROWS * n_groups, n_scales = row_scale ? ROWS : n_sums;
+    float *x = random_floats((size_t)ROWS * k, scale), *sx = random_floats(n_scales, 1);
+    int8_t *want = calloc(1, n_q), *got = malloc(n_q);
+    int32_t *sums = calloc(n_sums, 4), *got_sums = malloc(n_sums * 4);
+    memset(x + k, 0, k * sizeof *x); /* a row of nothing */
+    crumb_q8 out = {.q = want, .sx = sx, .qsum = sums, .k_padded = k_padded, .group = group, .row_scale = row_scale};
+    crumb_quantize__ref(x, k, k, bits ? bits : 8, 0, ROWS, &out);
+    char options[200];
+    snprintf(options, sizeof options, "-D BITS=%u -D X_GROUP=%u -D ROW_SCALE=%d -D INPUT=0", bits, x_group, row_scale);
+    cl_kernel kernel = kernel_of(CRUMB_CL_QUANTIZE, options);
+    cl_mem batch = batch_of(NULL, NULL, 0), values = upload(x, (size_t)ROWS * k * 4), codes = upload(NULL, n_q);
+    cl_mem scales = upload(NULL, n_scales * 4), code_sums = upload(NULL, n_sums * 4);
+    crumb_xe_args(kernel, 0, "buubbfbbbl", batch, 0u, k, values, NULL, 0.0, codes, scales, code_sums,
+                  (size_t)(8 * n_groups));
+    crumb_xe_run(&device, kernel, 128, ROWS + 1, 1, 1);
+    crumb_xe_read(&device, codes, got, n_q);
+    crumb_xe_read(&device, code_sums, got_sums, n_sums * 4);
+    for (size_t i = 0; i < n_q; i++) {
+        size_t at = bits ? i : i / 32 * 32 + crumb_tile_plane_position(8, i % 32);
+        if (got[i] != want[at]) fail_msg("%s k %u: code %zu is %d, not %d", options, k, i, got[i], want[at]);
+    }
+    assert_memory_equal(got_sums, sums, n_sums * 4);
+    check_floats(scales, sx, n_scales, "scale of activations");
+    clReleaseKernel(kernel);
+    clReleaseMemObject(batch);
+    clReleaseMemObject(values);
+    clReleaseMemObject(codes);
+    clReleaseMemObject(code_sums);
+    free(x), free(sx), free(want), free(got), free(sums), free(got_sums);
+}
+
+static void quantization_equals_reference(void **state) {
+    (void)state;
+    static const unsigned orders[] = {0, 1, 2, 3, 4, 8};
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        compare_quantization(orders[i], 0, true, 4 + below(1000), 3);
+        compare_quantization(orders[i], 32, false, 1000, 1e-3f);
+        compare_quantization(orders[i], 128, i % 2, 1280, 1e4f);
+        compare_quantization(orders[i], 16, i % 2 == 0, 96, 1e-6f);
+        compare_quantization(orders[i], 32, false, 64, 1e-31f); /* below what has an inverse */
+    }
+}
+
+/* ---- embedding and linear layers in float --------------------------------------------------------------------------
+ */
+
+static void compare_embedding(const crumb_matrix *w, size_t codes_bytes, float scale) {
+    char options[CRUMB_CL_OPTIONS_MAX];
+    uint32_t tokens[ROWS], k_padded = (uint32_t)crumb_round_up(w->k, 32);
+    float *want = random_floats((size_t)ROWS * k_padded, 1);
+    for (uint32_t n = 0; n < ROWS; n++) {
+        tokens[n] = n == 0 ? w->m - 1 : below(w->m);
+        crumb_matrix_row_to_f32(w, tokens[n], want + (size_t)n * w->k);
+        for (uint32_t i = 0; i < w->k && scale != 1.0f; i++) want[(size_t)n * w->k + i] *= scale;
+    }
+    size_t tiles = crumb_div_up(w->m, 16), n_scales = w->bits ? tiles * (k_padded / w->group) * 16 : 0;
+    size_t scale_bytes = n_scales * (w->super_group ? 1 : w->scales_f32 ? 4 : 2);
+    size_t super_bytes = w->super_group ? tiles * (k_padded / w->super_group) * 32 : 0;
+    cl_mem batch = batch_of(tokens, NULL, 0), out = upload(NULL, (size_t)ROWS * w->k * 4);
+    cl_mem all[] = {upload(w->codes, codes_bytes),
+                    upload(w->scales, scale_bytes),
+                    upload(w->mins, w->mins ? scale_bytes : 0),
+                    upload(w->supers, super_bytes),
+                    upload(w->super_mins, w->mins ? super_bytes : 0),
+                    upload(w->codebook, w->codebook ? 16 : 0)};
+    crumb_cl_matrix_options(w, options);
+    cl_kernel kernel = kernel_of(CRUMB_CL_EMBED, options);
+    crumb_xe_args(kernel, 0, "bubbbbbbiifb", batch, w->k, all[0], all[1], all[2], all[3], all[4], all[5], (int)w->mul,
+                  (int)w->sub, (double)scale, out);
+    crumb_xe_run(&device, kernel, 128, crumb_div_up(w->k, 128), ROWS + 1, 1);
+    check_floats(out, want, (size_t)ROWS * w->k, options);
+    for (int i = 0; i < 6; i++)
+        if (all[i]) clReleaseMemObject(all[i]);
+    clReleaseMemObject(batch);
+    clReleaseKernel(kernel);
+    free(want);
+}
+
+static const struct {
+    unsigned bits;
+    uint32_t group, super_group;
+    bool has_min, scales_f32, codebook;
+} forms[] = {{1, 128, 0, false, false, false}, {2, 0, 0, false, true, false},    {3, 16, 256, true, false, false},
+             {4, 32, 0, true, false, false},   {5, 32, 256, true, false, false}, {6, 16, 0, false, false, false},
+             {8, 32, 0, false, false, false},  {4, 32, 0, false, true, true}};
+enum { N_FORMS = sizeof forms / sizeof forms[0] };
+
+static void make_form(int i, crumb_trial *trial) {
+    crumb_trial_params p = {.bits = forms[i].bits,
+                            .mul = 1,
+                            .sub = forms[i].codebook ? 0 : 2,
+                            .codebook = forms[i].codebook ? crumb_codebook_e2m1 : NULL,
+                            .m = 77,
+                            .k = forms[i].group ? 512 : 333,
+                            .n = ROWS,
+                            .group = forms[i].group,
+                            .super_group = forms[i].super_group,
+                            .has_min = forms[i].has_min,
+                            .scales_f32 = forms[i].scales_f32};
+    assert_int_equal(crumb_trial_create(&p, &seed, trial, NULL), CRUMB_OK);
+}
+
+static void embeddings_equal_reference(void **state) {
+    (void)state;
+    for (int i = 0; i < N_FORMS; i++) {
+        crumb_trial trial;
+        make_form(i, &trial);
+        compare_embedding(&trial.w, trial.codes_bytes, i % 2 ? 1.0f : 1.7f);
+        crumb_trial_destroy(&trial);
+    }
+    static const crumb_type types[] = {CRUMB_TYPE_F32, CRUMB_TYPE_F16, CRUMB_TYPE_BF16};
+    for (int i = 0; i < 3; i++) {
+        crumb_matrix w = {.type = types[i], .m = 50, .k = 300};
+        size_t n_bytes = (size_t)50 * 300 * (i == 0 ? 4 : 2);
+        w.codes = crumb_test_random_tensor(types[i], w.m, w.k, 5);
+        compare_embedding(&w, n_bytes, 1.0f);
+        free((void *)(uintptr_t)w.codes);
+    }
+}
+
+static void float_layers_are_near_the_reference(void **state) {
+    (void)state;
+    for (int i = 0; i < N_FORMS; i++) {
+        crumb_trial t;
+        char options[CRUMB_CL_OPTIONS_MAX];
+        make_form(i, &t);
+        const crumb_matrix *w = &t.w;
+        size_t n = (size_t)ROWS * w->m, tiles = crumb_div_up(w->m, 16);
+        size_t n_scales = tiles * ((uint32_t)crumb_round_up(w->k, 32) / w->group) * 16;
+        size_t scale_bytes = n_scales * (w->super_group ? 1 : w->scales_f32 ? 4 : 2);
+        size_t super_bytes = w->super_group ? tiles * (w->k / w->super_group) * 32 : 0;
+        float *want = random_floats(n, 1), *got = random_floats(n, 1), *row = random_floats(w->k + 32, 1);
+        crumb_linear_args args = crumb_trial_args(&t, want, w->m);
+        args.bias = t.bias;
+        args.add = t.add;
+        args.add_stride = w->m;
+        args.out_scale = 0.37f;
+        crumb_linear_f32__ref(&args);
+        cl_mem batch = batch_of(NULL, NULL, 0), y = upload(NULL, n * 4);
+        cl_mem all[] = {upload(t.xf, (size_t)ROWS * w->k * 4),
+                        upload(w->codebook, w->codebook ? 16 : 0),
+                        upload(t.add, n * 4),
+                        upload(w->codes, t.codes_bytes),
+                        upload(w->scales, scale_bytes),
+                        upload(w->mins, w->mins ? scale_bytes : 0),
+                        upload(w->supers, super_bytes),
+                        upload(w->super_mins, w->mins ? super_bytes : 0),
+                        upload(t.bias, w->m * 4)};
+        crumb_cl_matrix_options(w, options);
+        cl_kernel kernel = kernel_of(CRUMB_CL_LINEAR_F32, options);
+        crumb_xe_args(kernel, 0, "buubbiibbbbbbbbuuuuf", batch, 0u, w->k, all[0], all[1], (int)w->mul, (int)w->sub,
+                      all[2], all[3], all[4], all[5], all[6], all[7], all[8], y, 0u, (uint32_t)tiles, w->m, w->m, 0.37);
+        crumb_xe_run(&device, kernel, 128, tiles, 2, 1);
+        crumb_xe_read(&device, y, got, n * 4);
+        for (uint32_t m = 0; m < w->m; m++) {
+            crumb_matrix_row_to_f32(w, m, row);
+            for (uint32_t r = 0; r < ROWS; r++) {
+                double size = 1e-6;
+                for (uint32_t k = 0; k < w->k; k++) size += fabs((double)row[k] * (double)t.xf[r * w->k + k]);
+                double off = fabs((double)got[r * w->m + m] - (double)want[r * w->m + m]);
+                if (!(off <= 1e-5 * size)) fail_msg("%s: y[%u][%u] is off by %g of %g", options, r, m, off, size);
+            }
+        }
+        for (int j = 0; j < 9; j++)
+            if (all[j]) clReleaseMemObject(all[j]);
+        clReleaseMemObject(batch);
+        clReleaseMemObject(y);
+        clReleaseKernel(kernel);
+        free(want), free(got), free(row);
+        crumb_trial_destroy(&t);
+    }
+}
+
+static void dense_layers_equal_reference(void **state) {
+    (void)state;
+    static const crumb_type types[] = {CRUMB_TYPE_F32, CRUMB_TYPE_F16, CRUMB_TYPE_BF16};
+    for (int i = 0; i < 6; i++) {
+        char options[CRUMB_CL_OPTIONS_MAX];
+        crumb_matrix w = {.type = types[i % 3], .m = 45, .k = 100 + 77 * (uint32_t)i};
+        size_t n_weights = (size_t)w.m * w.k, n = (size_t)ROWS * w.m;
+        w.codes = crumb_test_random_tensor(w.type, w.m, w.k, 9);
+        float *x = random_floats((size_t)ROWS * w.k, 1), *want = random_floats(n, 1), *bias = random_floats(w.m, 1);
+        float *add = random_floats(n, 1);
+        crumb_linear_args args = {.w = &w,
+                                  .xf = x,
+                                  .xf_stride = w.k,
+                                  .n = ROWS,
+                                  .tile1 = 3,
+                                  .y = want,
+                                  .y_stride = w.m,
+                                  .add = add,
+                                  .add_stride = w.m,
+                                  .out_scale = 1.25f,
+                                  .bias = bias};
+        crumb_linear_dense__ref(&args);
+        crumb_cl_matrix_options(&w, options);
+        strcat(options, i < 3 ? " -D TOKENS=1" : " -D TOKENS=8");
+        cl_kernel kernel = crumb_xe_kernel(&device, "linear_dense.cl", options, false, "linear_dense");
+        cl_mem batch = batch_of(NULL, NULL, 0), y = upload(add, n * 4);
+        cl_mem all[] = {upload(x, (size_t)ROWS * w.k * 4), upload(w.codes, n_weights * (w.type ? 2 : 4)),
+                        upload(bias, w.m * 4)};
+        crumb_xe_args(kernel, 0, "buubbbbbuuuf", batch, 0u, w.k, all[0], y, all[1], all[2], y, 0u, w.m, w.m, 1.25);
+        crumb_xe_run(&device, kernel, 128, 3, i < 3 ? ROWS + 1 : 1, 1);
+        check_floats(y, want, n, options);
+        for (int j = 0; j < 3; j++) clReleaseMemObject(all[j]);
+        clReleaseMemObject(batch);
+        clReleaseKernel(kernel);
+        free(x), free(want), free(bias), free(add), free((void *)(uintptr_t)w.codes);
+    }
+}
+
+int main(void) {
+    if (!crumb_xe_open(&device)) {
+        fprintf(stderr, "skipped: no OpenCL device\n");
+        return 77;
+    }
+    printf("on %s\n", device.name);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms_equal_reference),
+        cmocka_unit_test(gates_equal_reference),
+        cmocka_unit_test(select_keeps_the_wanted_rows),
+        cmocka_unit_test(argmax_finds_the_first_of_the_largest),
+        cmocka_unit_test(quantization_equals_reference),
+        cmocka_unit_test(embeddings_equal_reference),
+        cmocka_unit_test(float_layers_are_near_the_reference),
+        cmocka_unit_test(dense_layers_equal_reference),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    crumb_xe_close(&device);
+    return failed;
+}

@@ -1,0 +1,70 @@
+/* The matrix instructions of Intel's GPUs as OpenCL C over sub-groups, for OpenCL devices that lack them: linked to a
+ * kernel's program by the tests, never compiled into it.
+ *
+ * DPAS, as Intel's vISA documentation defines it, on the operands of the OpenCL builtins: D = C + A * B with A of R rows
+ * (1, 2, 4 or 8) x 32 int8, B of 32 x N and D of R x N int32, N being the sub-group's size. Item n holds column n of B,
+ * elements 0 to 31 from the lowest bits up, and row by row column n of C and D. Of A, item l holds of every row
+ * elements 2l and 2l + 1 in a sub-group of 16, and 4l to 4l + 3 in one of 8.
+ */
+#define OVERLOAD __attribute__((overloadable, noinline)) /* inlined, 64 of them in a loop take minutes to compile */
+
+/* Element k of a column: BITS of them at a time in dwords. */
+#define ELEMENT_U(b, k, bits) ((int)(((const uint *)&(b))[(k) * (bits) / 32] >> ((k) * (bits) % 32) & ((1u << (bits)) - 1)))
+#define ELEMENT_S(b, k)       ((int)((const char *)&(b))[k])
+#define U2(b, k)              ELEMENT_U(b, k, 2)
+#define U4(b, k)              ELEMENT_U(b, k, 4)
+#define U8(b, k)              ELEMENT_U(b, k, 8)
+#define I8(b, k)              ELEMENT_S(b, k)
+
+/* One row: `a` is what each of n items holds of it, `per` bytes. */
+#define ROW_SUM(acc, a, items, per, element)                                                                           \
+    for (uint l = 0; l < (items); l++) {                                                                               \
+        int bytes = (int)sub_group_broadcast(a, l);                                                                    \
+        for (uint j = 0; j < (per); j++) acc += (int)(char)(bytes >> (8 * j)) * element(b, (per)*l + j);               \
+    }
+
+#define DEFINE(name, element, b_type, a_one, a_type, d_type, rows, items, per)                                         \
+    d_type OVERLOAD name(a_type a, b_type b, d_type acc) {                                                             \
+        for (uint r = 0; r < (rows); r++) {                                                                            \
+            a_one own = ((const a_one *)&a)[r];                                                                        \
+            int sum = ((const int *)&acc)[r];                                                                          \
+            ROW_SUM(sum, own, items, per, element)                                                                     \
+            ((int *)&acc)[r] = sum;                                                                                    \
+        }                                                                                                              \
+        return acc;                                                                                                    \
+    }
+#define DEFINE_ALL(name, element, b_type)                                                                              \
+    DEFINE(name, element, b_type, short, short, int, 1, 16, 2)                                                         \
+    DEFINE(name, element, b_type, short, short2, int2, 2, 16, 2)                                                       \
+    DEFINE(name, element, b_type, short, short4, int4, 4, 16, 2)                                                       \
+    DEFINE(name, element, b_type, short, short8, int8, 8, 16, 2)                                                       \
+    DEFINE(name, element, b_type, int, int, int, 1, 8, 4)                                                              \
+    DEFINE(name, element, b_type, int, int2, int2, 2, 8, 4)                                                            \
+    DEFINE(name, element, b_type, int, int4, int4, 4, 8, 4)                                                            \
+    DEFINE(name, element, b_type, int, int8, int8, 8, 8, 4)
+DEFINE_ALL(intel_sub_group_i8_u2_matrix_mad_k32, U2, uint2)
+DEFINE_ALL(intel_sub_group_i8_u4_matrix_mad_k32, U4, uint4)
+DEFINE_ALL(intel_sub_group_i8_u8_matrix_mad_k32, U8, uint8)
+DEFINE_ALL(intel_sub_group_i8_i8_matrix_mad_k32, I8, int8)
+
+/* 2D block loads: `rows` rows of a surface, zeros outside; item l gets column l, or columns 2l and 2l + 1 of bytes. */
+#define DEFINE_READ(name, type, rows)                                                                                  \
+    void OVERLOAD intel_sub_group_2d_block_read_##name(global void *base, int width, int height, int pitch, int2 at,   \
+                                                       private type *out) {                                            \
+        int column = at.x + (int)get_sub_group_local_id() * (sizeof(type) == 2 ? 2 : 1);                               \
+        int byte = sizeof(type) == 2 ? column : column * 4;                                                            \
+        for (int r = 0; r < (rows); r++) {                                                                             \
+            int y = at.y + r;                                                                                          \
+            bool inside = byte >= 0 && byte < width && y >= 0 && y < height;                                           \
+            out[r] = inside ? *(global type *)((global char *)base + (size_t)y * pitch + byte) : 0;                    \
+        }                                                                                                              \
+    }                                                                                                                  \
+    void OVERLOAD intel_sub_group_2d_block_prefetch_##name(global void *base, int width, int height, int pitch,        \
+                                                           int2 at) {}
+DEFINE_READ(8b_8r32x1c, ushort, 8)
+DEFINE_READ(8b_16r32x1c, ushort, 16)
+DEFINE_READ(8b_32r32x1c, ushort, 32)
+DEFINE_READ(32b_4r16x1c, uint, 4)
+DEFINE_READ(32b_8r16x1c, uint, 8)
+DEFINE_READ(32b_16r16x1c, uint, 16)
+DEFINE_READ(32b_32r16x1c, uint, 32)
