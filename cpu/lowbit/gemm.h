@@ -12,9 +12,9 @@
  *
  * Included after a tier's simd.h, which gives the columns of a register block: GEMM_REGISTER_COLUMNS, and
  * GEMM_WHOLE_COLUMNS where sums are folded into floats every 8 steps, which takes registers as well.
- * GEMM_KINDS makes the loops, GEMM_INSTANCE(bits) a kernel, GEMM_INDEX_INSTANCES those for the index layout,
- * GEMM_CODEBOOK_INSTANCE the one for codebooks: their 4-bit codes are looked up while they are unpacked, and from there
- * on are operands of DOT_ENTRY_BITS.
+ * GEMM_KINDS makes the loops, GEMM_INSTANCES all kernels of a tier: GEMM_INSTANCE(bits) one for tiles,
+ * GEMM_INDEX_INSTANCES those for the index layout, GEMM_CODEBOOK_INSTANCE the one for codebooks: their 4-bit codes are
+ * looked up while they are unpacked, and from there on are operands of DOT_ENTRY_BITS.
  */
 #include "cpu/lowbit/gemm_shape.h"
 #include "cpu/lowbit/panel.h"
@@ -455,6 +455,16 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     GEMM_KERNEL(t5, 2, 2)
 
 /* The crumb_interleave_fn of the tier. */
+#define GEMM_INSTANCES                                                                                                 \
+    GEMM_INSTANCE(1)                                                                                                   \
+    GEMM_INSTANCE(2)                                                                                                   \
+    GEMM_INSTANCE(3)                                                                                                   \
+    GEMM_INSTANCE(4)                                                                                                   \
+    GEMM_INSTANCE(5)                                                                                                   \
+    GEMM_INSTANCE(6)                                                                                                   \
+    GEMM_INSTANCE(8)                                                                                                   \
+    GEMM_CODEBOOK_INSTANCE                                                                                             \
+    GEMM_INDEX_INSTANCES
 #define GEMM_INTERLEAVE_INSTANCE                                                                                       \
     void SIMD_NAME(crumb_interleave)(const crumb_q8 *x, unsigned bits, uint32_t n0, uint32_t n1) {                     \
         const size_t at = (size_t)n0 * x->k_padded;                                                                    \

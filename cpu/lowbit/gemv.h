@@ -6,8 +6,9 @@
  * registers: streams * TILE_VECTORS * columns * dot_accumulators(bits) of them, 8 for AVX2. There is one for each
  * number of streams and columns, with one prefetch and with two; which is used is a knob (crumb_cpu_knobs).
  *
- * Included after a tier's simd.h, which says how many streams are the default; GEMV_INSTANCE(bits) makes the kernel,
- * and GEMV_CODEBOOK_INSTANCE the one for codebooks, whose 4-bit codes become operands of DOT_ENTRY_BITS in registers.
+ * Included after a tier's simd.h, which says how many streams are the default; GEMV_INSTANCES makes the kernels of a
+ * tier, among them GEMV_CODEBOOK_INSTANCE the one for codebooks, whose 4-bit codes become operands of DOT_ENTRY_BITS in
+ * registers.
  */
 #include "cpu/lowbit/split.h"
 
@@ -314,3 +315,14 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
             {gemv_half_u##bits##_c1, gemv_half_u##bits##_c2}};                                                         \
         gemv(a, bits, bits, &variants);                                                                                \
     }
+
+/* All kernels of a tier on tiles. */
+#define GEMV_INSTANCES                                                                                                 \
+    GEMV_INSTANCE(1)                                                                                                   \
+    GEMV_INSTANCE(2)                                                                                                   \
+    GEMV_SPLIT_INSTANCE(3)                                                                                             \
+    GEMV_INSTANCE(4)                                                                                                   \
+    GEMV_SPLIT_INSTANCE(5)                                                                                             \
+    GEMV_SPLIT_INSTANCE(6)                                                                                             \
+    GEMV_BYTES_INSTANCE                                                                                                \
+    GEMV_CODEBOOK_INSTANCE
