@@ -81,7 +81,7 @@ void crumb_cl_host_free(crumb_device *d, void *p) {
 
 cl_int crumb_cl_set_memory(const crumb_device *d, cl_kernel k, cl_uint index, const crumb_cl_memory *memory) {
     if (memory->usm) return d->usm.set_arg(k, index, memory->usm);
-    return clSetKernelArg(k, index, sizeof(cl_mem), memory->mem ? &memory->mem : NULL);
+    return clSetKernelArg(k, index, sizeof(cl_mem), &memory->mem);
 }
 
 /* ---- weights ------------------------------------------------------------------------------------------------- */
