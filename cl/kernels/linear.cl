@@ -56,6 +56,7 @@
 #define SPLIT       (BITS == 3 || BITS == 5 || BITS == 6)
 #define SPLIT_WAYS  (BITS == 5 ? 4 : 2) /* base dwords that share a dword of high bits */
 #define IN_PLACE    (TOKENS == 1 && !SPLIT && !CODEBOOK && !MATRIX && !(BITS == 8 && HALVES == 2))
+#define CHUNK       (MATRIX ? 4 : 1) /* blocks that a slice takes at a time */
 #define ACCS        (IN_PLACE ? PLANES : 2) /* in place: one per plane; else one per half of a block's k */
 
 #if X == 32
@@ -261,9 +262,15 @@ static a_rows half_of(a_rows rows, uint h) {
 }
 
 static void load_tile(global const uint *tile, uint dwords[BITS]) {
+#if SUB_GROUP == 16 && (BITS == 2 || BITS == 4 || BITS == 8) /* the whole tile at once */
+    JOIN(uint, BITS) all = JOIN(intel_sub_group_block_read, BITS)(tile);
+#pragma unroll
+    for (uint d = 0; d < BITS; d++) dwords[d] = ((private const uint *)&all)[d];
+#else
     uint first = get_local_id(0) % TILE_ROWS / SUB_GROUP * SUB_GROUP; /* of this sub-group's rows */
 #pragma unroll
     for (uint d = 0; d < BITS; d++) dwords[d] = intel_sub_group_block_read(tile + d * TILE_ROWS + first);
+#endif
 }
 
 static void make_operands(const uint dwords[BITS], local const char *entries, b_columns b[OPERANDS]) {
@@ -327,7 +334,12 @@ static float tile_result(private const activations *a, private const part *w, ui
     global const uint *codes = w->codes + (size_t)tile * n_blocks * BITS * TILE_ROWS;
     totals acc;
     clear(&acc);
-    for (uint block = slice; block < n_blocks; block += SLICES) add_block(a, codes, block, entries, &acc);
+    uint whole = n_blocks / CHUNK * CHUNK;
+    for (uint chunk = slice * CHUNK; chunk < whole; chunk += SLICES * CHUNK) {
+#pragma unroll
+        for (uint i = 0; i < CHUNK; i++) add_block(a, codes, chunk + i, entries, &acc);
+    }
+    for (uint block = whole + slice; block < n_blocks; block += SLICES) add_block(a, codes, block, entries, &acc);
     barrier(CLK_LOCAL_MEM_FENCE); /* the stage may still be read for the tile-row before */
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++) s->sums[t][slice][lane] = total(&acc, t, 0);
