@@ -3,7 +3,8 @@
 #
 # usage: tests/run.sh [--quick | --ci] [--offline] [arguments of ctest]
 #   --quick     only tests labelled quick (under 3 minutes)
-#   --ci        all tests, and what .ci/run adds to them: a second compiler and clang-tidy
+#   --ci        and what .ci/run adds: a second compiler, clang-tidy, and the OpenCL kernels on Intel's runtime for CPUs
+#               (800 MB) and through its compiler for GPUs
 #   --offline   downloads nothing: files of tests/deps.lock come from the user's cache, or their tests are skipped
 #
 # It never calls sudo: without root and with packages missing it prints the line to run, and exits with 2.

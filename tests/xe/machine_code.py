@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What Intel's compiler makes of the linear kernels: compiles them with ocloc, reads the binaries, judges and reports.
 
-usage: machine_code.py check LIST_VARIANTS     fails where a rule below is broken
+usage: machine_code.py check LIST_VARIANTS [--all]   fails where a rule below is broken: for one device of each kind, and
+                                                     gemm.cl and 2 bits for all; --all: everything for all (minutes)
        machine_code.py report LIST_VARIANTS [WORD...]   prints the table, of variants whose line has all the words
 
 LIST_VARIANTS is the program of list_variants.c. Rules, per variant and device:
     it builds; the binary has matrix instructions exactly where its rung says so; nothing spills
     gemm.cl: the inner loop has at most 2 instructions beside matrix instructions and sync per 8x8 matrix instruction,
-    7 with scales of 128 (int8 activations; prefetch included), and a load of activations feeds 8 matrix instructions
+    7 with scales of 128 (int8 activations; prefetch included), and 2 more for 1 bit, whose two operands are masked out
     linear.cl: matrix instructions are in a loop, or unrolled in one
 
 Compilations are kept by hash in the user's cache. Exit status 77: the compiler cannot be had here.
@@ -19,7 +20,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +58,7 @@ class Compiler:
                 if not made:
                     return None, log
                 self.run("disasm", "-file", made[0], "-device", device, "-dump", Path(work) / "d")
-                partial = CACHE / f".{key}.{os.getpid()}"
+                partial = CACHE / f".{key}.{os.getpid()}.{threading.get_ident()}"
                 partial.mkdir(parents=True)
                 shutil.copyfile(Path(work) / "d/.ze_info", partial / "ze_info")
                 shutil.copyfile(Path(work) / "d/.text.linear.asm", partial / "asm")
@@ -103,6 +106,9 @@ class Variant:
     def devices(self):
         return DEVICES[self.sub_group] if self.matrix else DEVICES["dp4a", 0]
 
+    def stands_for_all(self, device):
+        return device == self.devices()[0] or self.file == "gemm.cl" or "_u2_" in self.name
+
     def text(self):
         folder = ROOT / "cl/kernels"
         return (folder / "common.cl").read_text() + (folder / self.file).read_text()
@@ -137,6 +143,7 @@ class Result:
             return "has no matrix instruction"
         if self.variant.file == "gemm.cl" and "16x128" in self.variant.name:
             budget = 2 if self.variant.layer == "row" else 7
+            budget += 2 * ("_u1_" in self.variant.name)
             if not self.loop["dpas"]:
                 return "has no matrix instruction in its inner loop"
             if self.other() > budget:
@@ -153,19 +160,24 @@ class Result:
                 f"{self.other() if loop['dpas'] else 0:6.2f}  {self.failure or 'ok'}")
 
 
+def judge(compiler, variant, device):
+    return Result(variant, device, *compiler.compile(variant.text(), device, variant.options))
+
+
 def main():
     if len(sys.argv) < 3 or sys.argv[1] not in ("check", "report"):
         sys.exit(__doc__)
     compiler = Compiler()
     lines = subprocess.run([sys.argv[2]], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    sample, words = sys.argv[1] == "check" and "--all" not in sys.argv, [w for w in sys.argv[3:] if w != "--all"]
+    pairs = [(variant, device) for variant in map(Variant, lines) for device in variant.devices()
+             if all(word in f"{variant.name} {variant.layer} {device}" for word in words)
+             and not (sample and not variant.stands_for_all(device))]
     failed = 0
     print(f"{'kernel':32} {'layer':10} {'device':6} {'GRF':>4} {'thr':>3} {'DPAS':>5} "
           f"{'loop:':>5} {'loads':>5} {'other':>5} {'/DPAS':>6}")
-    for variant in map(Variant, lines):
-        for device in variant.devices():
-            if not all(word in f"{variant.name} {variant.layer} {device}" for word in sys.argv[3:]):
-                continue
-            result = Result(variant, device, *compiler.compile(variant.text(), device, variant.options))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for result in pool.map(lambda pair: judge(compiler, *pair), pairs):
             print(result.row(), flush=True)
             failed += result.failure is not None
     if failed:

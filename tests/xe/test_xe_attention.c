@@ -46,8 +46,7 @@ static const struct {
                {6, {{1, 7}, {1, 8}, {2, 255}, {2, 256}, {2, 257}, {0, 0}}}};
 enum { N_BATCHES = sizeof batches / sizeof batches[0] };
 
-/* PoCL 3.1 gives other numbers for the 8-bit cache, though only where its loops meet barriers: Intel's runtime and
- * Oclgrind, which finds no race either, agree with the reference. */
+/* PoCL 3.1 gives other numbers for the 8-bit cache; why is not known. Intel's runtime agrees with the reference. */
 static bool is_trusted(const shape *s) {
     return s->type == CRUMB_KV_F16 || strncmp(device.name, "pthread-", 8) != 0;
 }
