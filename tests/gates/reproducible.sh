@@ -9,7 +9,8 @@ for entry in "$source"/*; do
     rm -rf "$work/another/place/${entry##*/}"
     cp -r "$entry" "$work/another/place/"
 done
-cmake -G Ninja -S "$work/another/place" -B "$work/out" -DCMAKE_BUILD_TYPE=Release >"$work/log" || { cat "$work/log" && exit 1; }
+generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$build/CMakeCache.txt") # they order the linker's files each its way
+cmake -G "$generator" -S "$work/another/place" -B "$work/out" -DCMAKE_BUILD_TYPE=Release >"$work/log" || { cat "$work/log" && exit 1; }
 CCACHE_DISABLE=1 cmake --build "$work/out" -j "$(nproc)" >"$work/log" || { cat "$work/log" && exit 1; }
 for file in libcrumb.so crumb libcrumb-cl.so crumb-cl-survey; do
     [ -e "$build/$file" ] || continue # without OpenCL there is no module
