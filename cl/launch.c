@@ -53,8 +53,8 @@ void crumb_cl_arg_local(crumb_cl_builder *b, uint64_t n_bytes) {
     arg(b, (size_t)n_bytes, NULL);
 }
 void crumb_cl_arg_null(crumb_cl_builder *b) {
-    const cl_mem none = NULL; /* and not NULL for the argument itself, which some drivers take amiss */
-    arg(b, sizeof none, &none);
+    cl_mem none = NULL; /* and not NULL for the argument itself, which some drivers take amiss */
+    arg(b, sizeof(cl_mem), &none);
 }
 void crumb_cl_arg_memory(crumb_cl_builder *b, const crumb_cl_memory *memory) {
     note(b, crumb_cl_set_memory(b->r->p->device, b->launch->kernel, b->n_args, memory));

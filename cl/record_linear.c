@@ -119,14 +119,15 @@ static void arg_part(crumb_cl_builder *b, const crumb_linear_part *part, crumb_v
 static crumb_status record_parts(crumb_cl_recorder *r, const crumb_op *op, uint32_t first,
                                  const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_op *gated,
                                  crumb_error *err) {
-    char options[CRUMB_CL_OPTIONS_MAX + sizeof CRUMB_CL_LARGE_REGISTERS + 1];
+    char chosen[CRUMB_CL_OPTIONS_MAX], options[CRUMB_CL_OPTIONS_MAX + sizeof CRUMB_CL_LARGE_REGISTERS + 1];
     crumb_cl_builder b;
     crumb_plan *p = r->p;
     const crumb_linear_part *parts = &op->linear.part[first];
     size_t groups = 0;
-    crumb_cl_linear_options(kernel, use, options);
-    if (kernel->registers == 256 && p->device->facts.vendor_id == CRUMB_CL_VENDOR_INTEL && p->device->facts.is_gpu)
-        strcat(options, " " CRUMB_CL_LARGE_REGISTERS);
+    const bool large =
+        kernel->registers == 256 && p->device->facts.vendor_id == CRUMB_CL_VENDOR_INTEL && p->device->facts.is_gpu;
+    crumb_cl_linear_options(kernel, use, chosen);
+    snprintf(options, sizeof options, "%s%s", chosen, large ? " " CRUMB_CL_LARGE_REGISTERS : "");
     CRUMB_TRY(crumb_cl_launch_begin(r, kernel->file, options, kernel->entry, &b, err));
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);

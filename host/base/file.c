@@ -42,12 +42,16 @@ static int by_name(const void *a, const void *b) {
 size_t crumb_folder_list(const char *path, const char *suffix, crumb_folder_entry *out, size_t capacity) {
     DIR *folder = opendir(path);
     size_t n = 0, n_suffix = strlen(suffix);
-    if (!folder) return 0;
+    const int fd = folder ? dirfd(folder) : -1;
+    if (fd < 0) {
+        if (folder) closedir(folder);
+        return 0;
+    }
     for (struct dirent *e; n < capacity && (e = readdir(folder));) {
         size_t length = strlen(e->d_name);
         struct stat st;
         if (e->d_name[0] == '.' || length < n_suffix || length >= sizeof out->name ||
-            strcmp(e->d_name + length - n_suffix, suffix) != 0 || fstatat(dirfd(folder), e->d_name, &st, 0) != 0)
+            strcmp(e->d_name + length - n_suffix, suffix) != 0 || fstatat(fd, e->d_name, &st, 0) != 0)
             continue;
         out[n] = (crumb_folder_entry){.modified_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
                                       .size = (uint64_t)st.st_size};

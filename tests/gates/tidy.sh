@@ -13,7 +13,7 @@ check() { # FILE
     key=$({
         clang-tidy-19 --version
         cat .clang-tidy "$work/commands/compile_commands.json"
-        clang-19 -E -P -D_GNU_SOURCE -I. -mavx2 -mfma -mf16c -mbmi2 -mavxvnni -mavx512f -mavx512bw -mavx512vl \
+        clang-19 -E -P -D_GNU_SOURCE -I. -I"$work/commands/generated" -mavx2 -mfma -mf16c -mbmi2 -mavxvnni -mavx512f -mavx512bw -mavx512vl \
             -mavx512dq -mavx512vnni "$1"
     } | sha256sum | cut -c1-64)
     [ ! -e "$work/clean/$key" ] || return 0
