@@ -2,13 +2,13 @@
  * linear.cl computes, with its arguments, from int8 activations in memory (X=8). A sub-group has TM * 8 rows of
  * activations x TN tile-rows of sums in registers, so that a load of activations feeds TN matrix instructions.
  *
- * Arguments: linear.cl's, of which x, aux, eps, codebook and scratch are not read; q is in the order of 8 bits, or rising
- * with BITS=1. q and codes begin at a multiple of 64 bytes, and K' is at least 64.
+ * Arguments: linear.cl's, of which x, aux, eps, codebook and scratch are not read; q is in the order of 8 bits.
+ * q and codes begin at a multiple of 64 bytes, and K' is at least 64.
  * Work-groups: (as linear.cl's, with TILES = TN * SLICES; ceil(rows / TOKENS)), TOKENS = TM * 8.
  * Local size: 16 * SLICES.
  *
  * Options
- *   BITS               1, 2, 4 or 8
+ *   BITS               2 or 4
  *   SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE   common.cl; X_GROUP not 16
  *   MINS, PARTS, GATED  linear.cl; with GATED part 0's results wait in y for part 1's
  *   -D TM=1|2|4         -D TN=n   int8 sums of TM * TN * 8 registers: 16 of them need -cl-intel-256-GRF-per-thread
@@ -20,15 +20,12 @@
 #define JOIN_(a, b) a##b
 #define JOIN(a, b)  JOIN_(a, b)
 
-#if BITS <= 2
+#if BITS == 2
 typedef uint2 b_columns;
 #define MULTIPLY intel_sub_group_i8_u2_matrix_mad_k32
-#elif BITS == 4
+#else
 typedef uint4 b_columns;
 #define MULTIPLY intel_sub_group_i8_u4_matrix_mad_k32
-#else
-typedef uint8 b_columns;
-#define MULTIPLY intel_sub_group_i8_u8_matrix_mad_k32
 #endif
 int8 __attribute__((overloadable)) MULTIPLY(short8 a, b_columns b, int8 acc);
 
@@ -39,14 +36,10 @@ int8 __attribute__((overloadable)) MULTIPLY(short8 a, b_columns b, int8 acc);
 #else
 #define A_2D(op) JOIN(intel_sub_group_2d_block_##op, _8b_32r32x1c)
 #endif
-#if BITS == 1
-#define B_2D(op) JOIN(intel_sub_group_2d_block_##op, _32b_4r16x1c)
-#elif BITS == 2
+#if BITS == 2
 #define B_2D(op) JOIN(intel_sub_group_2d_block_##op, _32b_8r16x1c)
-#elif BITS == 4
-#define B_2D(op) JOIN(intel_sub_group_2d_block_##op, _32b_16r16x1c)
 #else
-#define B_2D(op) JOIN(intel_sub_group_2d_block_##op, _32b_32r16x1c)
+#define B_2D(op) JOIN(intel_sub_group_2d_block_##op, _32b_16r16x1c)
 #endif
 #define B_ROWS (STEP * BITS)
 #define OVERLOAD __attribute__((overloadable))
@@ -89,14 +82,9 @@ static short8 rows_of(private const ushort *a, uint i) {
     return rows;
 }
 
-/* Of 1 bit, the bits of even and of odd k are the two dwords of an operand of 2 bits. */
 static b_columns columns_of(private const uint *b, uint u) {
     b_columns columns;
-#if BITS == 1
-    columns = (uint2)(b[u] & 0x55555555u, b[u] >> 1 & 0x55555555u);
-#else
     UR for (uint d = 0; d < BITS; d++) ((private uint *)&columns)[d] = b[u * BITS + d];
-#endif
     return columns;
 }
 

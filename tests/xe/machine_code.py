@@ -8,7 +8,7 @@ usage: machine_code.py check LIST_VARIANTS [--all]   fails where a rule below is
 LIST_VARIANTS is the program of list_variants.c. Rules, per variant and device:
     it builds; the binary has matrix instructions exactly where its rung says so; nothing spills
     gemm.cl: the inner loop has at most 2 instructions beside matrix instructions and sync per 8x8 matrix instruction,
-    7 with scales of 128 (int8 activations; prefetch included), and 2 more for 1 bit, whose two operands are masked out
+    7 with scales of 128 (int8 activations; prefetch included)
     linear.cl: matrix instructions are in a loop, or unrolled in one
 
 Compilations are kept by hash in the user's cache. Exit status 77: the compiler cannot be had here.
@@ -143,7 +143,6 @@ class Result:
             return "has no matrix instruction"
         if self.variant.file == "gemm.cl" and "16x128" in self.variant.name:
             budget = 2 if self.variant.layer == "row" else 7
-            budget += 2 * ("_u1_" in self.variant.name)
             if not self.loop["dpas"]:
                 return "has no matrix instruction in its inner loop"
             if self.other() > budget:
