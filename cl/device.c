@@ -17,15 +17,24 @@ static uint32_t matrix_sub_group(const crumb_cl_facts *f) {
     return 0;
 }
 
-/* The rung that a device's kernels stand on when none is named. Matrix instructions have been run in software only, so
- * they must be asked for. */
+/* The rung that a device's kernels stand on when none is named, by what the device says of itself. Whether they compute
+ * rightly the engine finds out (crumb_device_info.kernels), and goes down from there. */
 static crumb_cl_rung rung_of(const crumb_cl_facts *f, char *why, size_t size) {
-    snprintf(why, size, "%s%s", f->has_dot_product ? "it has dot products of bytes" : "it has no dot products of bytes",
-             matrix_sub_group(f)
-                 ? "; its matrix instructions are used with --target cl:dpas, which nobody has tried on "
-                   "a card yet"
-                 : "");
-    return f->has_dot_product ? CRUMB_CL_DP4A : CRUMB_CL_PORTABLE;
+    const uint32_t sub_group = matrix_sub_group(f);
+    if (sub_group)
+        snprintf(why, size, "it has matrix instructions for sub-groups of %u", sub_group);
+    else
+        snprintf(why, size, "it has %s dot products of bytes",
+                 f->has_dot_product ? "no matrix instructions, but" : "no");
+    return sub_group ? CRUMB_CL_DPAS : f->has_dot_product ? CRUMB_CL_DP4A : CRUMB_CL_PORTABLE;
+}
+
+/* The next rung down whose kernels the device may have; false on the lowest. */
+static bool rung_below(const crumb_cl_facts *f, crumb_cl_rung rung, crumb_cl_rung *out) {
+    if (rung == CRUMB_CL_PORTABLE) return false;
+    *out = (crumb_cl_rung)(rung - 1);
+    if (*out == CRUMB_CL_DP4A && !f->has_dot_product) *out = CRUMB_CL_PORTABLE;
+    return true;
 }
 
 /* ---- listing ------------------------------------------------------------------------------------------------- */
@@ -120,12 +129,13 @@ static crumb_status choose_rung(crumb_device *d, const char *target, crumb_error
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
                           "target '%s' is not one of %s's: \"cl\" or \"cl:RUNG\" with portable, dp4a, dpas-i8 or dpas",
                           target, d->label);
-    crumb_cl_rung most = matrix_sub_group(&d->facts) ? CRUMB_CL_DPAS : best;
-    if (wanted > most)
+    if (wanted > best || (wanted == CRUMB_CL_DP4A && !d->facts.has_dot_product))
         return crumb_fail(err, CRUMB_ERR_DEVICE, "target '%s': %s has only %s: %s", target, d->label,
                           crumb_cl_rung_name(best), why);
-    d->ladder = (crumb_cl_target){
-        .rung = wanted, .local_bytes = d->facts.local_bytes, .max_work_group = (uint32_t)d->facts.max_work_group};
+    d->ladder = (crumb_cl_target){.rung = wanted,
+                                  .sub_group = matrix_sub_group(&d->facts),
+                                  .local_bytes = d->facts.local_bytes,
+                                  .max_work_group = (uint32_t)d->facts.max_work_group};
     return CRUMB_OK;
 }
 
@@ -178,6 +188,10 @@ void crumb_cl_device_get_info(const crumb_device *d, crumb_device_info *out) {
     snprintf(out->name, sizeof out->name, "%s", d->name);
     snprintf(out->detail, sizeof out->detail, "%.90s", d->facts.name);
     snprintf(out->target, sizeof out->target, "%s", crumb_cl_rung_name(d->ladder.rung));
+    crumb_cl_kernels_id(d, out->kernels, sizeof out->kernels);
+    crumb_cl_rung lower;
+    if (rung_below(&d->facts, d->ladder.rung, &lower))
+        snprintf(out->lower_target, sizeof out->lower_target, "cl:%s", crumb_cl_rung_name(lower));
     out->memory_free_bytes =
         d->facts.memory_bytes > d->allocated_bytes ? d->facts.memory_bytes - d->allocated_bytes : 0;
 }

@@ -17,7 +17,7 @@ crumb_status crumb_cl_launch_begin(crumb_cl_recorder *r, const char *file, const
         p->launch_capacity = capacity;
     }
     crumb_cl_launch *launch = &p->launches[p->n_launches];
-    *launch = (crumb_cl_launch){.on_outputs = r->after_select, .time = CRUMB_CL_TIME_OTHER};
+    *launch = (crumb_cl_launch){.name = name, .on_outputs = r->after_select, .time = CRUMB_CL_TIME_OTHER};
     CRUMB_TRY(crumb_cl_kernel_create(p->device, file, options, name, &launch->kernel, err));
     p->n_launches++;
     *out = (crumb_cl_builder){.r = r, .launch = launch, .name = name, .err = err};
@@ -74,15 +74,12 @@ void crumb_cl_arg_weights(crumb_cl_builder *b, const void *host, uint64_t n_byte
 }
 
 void crumb_cl_arg_matrix(crumb_cl_builder *b, const crumb_matrix *w) {
-    uint64_t rows = crumb_round_up(w->m, CRUMB_TILE_ROWS), columns = crumb_round_up(w->k, CRUMB_TILE_K);
-    uint64_t n_scales = w->bits && w->group ? rows * (columns / w->group) : 0;
-    uint64_t n_supers = w->supers ? rows * (columns / w->super_group) : 0;
-    uint64_t scale_bytes = w->supers ? 1 : w->scales_f32 ? 4 : 2;
-    crumb_cl_arg_weights(b, w->codes, crumb_matrix_codes_bytes(w));
-    crumb_cl_arg_weights(b, w->bits ? w->scales : NULL, n_scales * scale_bytes);
-    crumb_cl_arg_weights(b, w->bits ? w->mins : NULL, n_scales * scale_bytes);
-    crumb_cl_arg_weights(b, w->supers, n_supers * 2);
-    crumb_cl_arg_weights(b, w->super_mins, n_supers * 2);
+    const crumb_matrix_bytes n = crumb_matrix_get_bytes(w);
+    crumb_cl_arg_weights(b, w->codes, n.codes);
+    crumb_cl_arg_weights(b, n.scales ? w->scales : NULL, n.scales);
+    crumb_cl_arg_weights(b, n.mins ? w->mins : NULL, n.mins);
+    crumb_cl_arg_weights(b, w->supers, n.supers);
+    crumb_cl_arg_weights(b, w->super_mins, n.super_mins);
 }
 
 void crumb_cl_arg_codebook(crumb_cl_builder *b, const crumb_matrix *w) {

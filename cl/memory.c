@@ -67,7 +67,10 @@ crumb_status crumb_cl_host_create(crumb_device *d, uint64_t n_bytes, void **out,
     cl_int code = CL_SUCCESS;
     if (!d->has_usm) return crumb_calloc(1, n_bytes, "a plan's results", out, err);
     *out = d->usm.host_alloc(d->context, NULL, (size_t)n_bytes, 0, &code);
-    if (*out && code == CL_SUCCESS) return CRUMB_OK;
+    if (*out && code == CL_SUCCESS) {
+        memset(*out, 0, (size_t)n_bytes);
+        return CRUMB_OK;
+    }
     return crumb_cl_fail(err, d->label, "a plan's results", code ? code : CL_OUT_OF_HOST_MEMORY);
 }
 

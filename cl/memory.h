@@ -26,7 +26,7 @@ crumb_status crumb_cl_memory_write(crumb_device *d, const crumb_cl_memory *m, co
 /* To the host, in the order of the queue; `blocking` or not. An OpenCL code. */
 cl_int crumb_cl_memory_read(crumb_device *d, const crumb_cl_memory *m, void *to, uint64_t n_bytes, bool blocking);
 
-/* Host memory that the device can copy from and to quickly; freed with crumb_cl_host_free. */
+/* Host memory, zeroed, that the device can copy from and to quickly; freed with crumb_cl_host_free. */
 crumb_status crumb_cl_host_create(crumb_device *d, uint64_t n_bytes, void **out, crumb_error *err);
 void crumb_cl_host_free(crumb_device *d, void *p);
 

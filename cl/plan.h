@@ -29,6 +29,7 @@ typedef enum crumb_cl_time {
 
 typedef struct crumb_cl_launch {
     cl_kernel kernel;
+    const char *name; /* of its row in kernels.def where an op has several, else of its function */
     crumb_cl_time time;
     bool on_outputs;         /* works on the rows that SELECT kept; left out where there are none */
     bool splits_keys;        /* dimension 0 counts the plan's chunks */
@@ -57,8 +58,10 @@ struct crumb_plan {
     size_t n_launches, launch_capacity;
     crumb_cl_copies copies;
     crumb_cl_memory batch, q, sx, qsum, partials; /* the batch; quantized activations; attention's chunks */
+    crumb_cl_memory keys[2];                      /* what TOP's launches hand on */
     uint64_t scratch_bytes;
     crumb_rows_rule rule;
+    crumb_inputs inputs;
     uint32_t *next_position; /* [n_sequences] */
     uint32_t n_vocab;
     bool has_select, has_attention;
@@ -80,6 +83,8 @@ static inline const crumb_cl_memory *crumb_cl_value_memory(const crumb_plan *p, 
 }
 
 crumb_status crumb_cl_plan_record(crumb_device *d, const crumb_plan_desc *desc, crumb_plan **out, crumb_error *err);
+crumb_status crumb_cl_plan_write(crumb_plan *p, crumb_value value, const float *rows, uint32_t n_rows,
+                                 crumb_error *err);
 crumb_status crumb_cl_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err);
 crumb_status crumb_cl_plan_read(crumb_plan *p, crumb_value value, const float **out, uint32_t *n_rows,
                                 crumb_error *err);

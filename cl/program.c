@@ -164,6 +164,16 @@ crumb_status crumb_cl_kernel_create(crumb_device *d, const char *file, const cha
     return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, d->label, name, code);
 }
 
+void crumb_cl_kernels_id(const crumb_device *d, char *out, size_t size) {
+    const crumb_cl_facts *f = &d->facts;
+    const char *const facts[] = {f->platform_name, f->name, f->driver, f->version, CRUMB_CL_BUILD_OPTIONS};
+    uint64_t hash = crumb_hash(CRUMB_HASH_SEED, &f->ip_version, sizeof f->ip_version);
+    const char *text;
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) hash = crumb_hash(hash, facts[i], strlen(facts[i]) + 1);
+    for (size_t i = 0; (text = crumb_cl_text_at(i)); i++) hash = crumb_hash(hash, text, strlen(text) + 1);
+    snprintf(out, size, "cl %016" PRIx64, hash);
+}
+
 void crumb_cl_programs_free(crumb_device *d) {
     for (size_t i = 0; i < d->n_programs; i++) {
         clReleaseProgram(d->programs[i].program);

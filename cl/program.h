@@ -10,6 +10,11 @@ crumb_status crumb_cl_kernel_create(crumb_device *d, const char *file, const cha
                                     cl_kernel *out, crumb_error *err);
 void crumb_cl_programs_free(crumb_device *d);
 
+/* A name for this driver with these kernels' texts: another where either has changed. */
+void crumb_cl_kernels_id(const crumb_device *d, char *out, size_t size);
+
+/* The texts of cl/kernels, number `index`; NULL: there are no more. */
+const char *crumb_cl_text_at(size_t index);
 /* The text of cl/kernels/NAME, NUL-terminated; NULL: there is none. */
 const char *crumb_cl_text(const char *name);
 

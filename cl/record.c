@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MAX_ROWS = 1 << 16, SPLIT_ROWS = 4 };
 
@@ -46,8 +47,13 @@ static void track_writes(crumb_cl_recorder *r, const crumb_op *op) {
     }
 }
 
-static crumb_status look_at_op(crumb_cl_recorder *r, size_t index, crumb_cl_row_bytes *most, uint64_t *partial_floats,
-                               crumb_error *err) {
+/* What ops share, as large as the largest of them needs. */
+typedef struct shared_bytes {
+    crumb_cl_row_bytes activations;
+    uint64_t partial_floats, keys; /* of a row and chunk; of a row */
+} shared_bytes;
+
+static crumb_status look_at_op(crumb_cl_recorder *r, size_t index, shared_bytes *most, crumb_error *err) {
     crumb_plan *p = r->p;
     const crumb_op *op = &r->desc->ops[index];
     CRUMB_TRY(crumb_op_check(r->desc, p->kv ? &p->kv->params : NULL, index, err));
@@ -57,12 +63,14 @@ static crumb_status look_at_op(crumb_cl_recorder *r, size_t index, crumb_cl_row_
     CRUMB_TRY(track_reads(r, op, err));
     if (op->kind == CRUMB_OP_SELECT) r->after_select = p->has_select = true;
     track_writes(r, op);
-    if (op->kind == CRUMB_OP_LINEAR) crumb_cl_linear_row_bytes(op, most);
+    if (op->kind == CRUMB_OP_LINEAR) crumb_cl_linear_row_bytes(op, &most->activations);
+    if (op->kind == CRUMB_OP_TOP && crumb_cl_top_row_bytes(r->desc, op) > most->keys)
+        most->keys = crumb_cl_top_row_bytes(r->desc, op);
     if (op->kind == CRUMB_OP_EMBED && (!p->n_vocab || op->embed.table->m < p->n_vocab)) p->n_vocab = op->embed.table->m;
     if (op->kind == CRUMB_OP_ATTENTION) {
         uint64_t floats = (uint64_t)op->attention.n_head * (op->attention.head_dim + 2);
         p->has_attention = true;
-        if (floats > *partial_floats) *partial_floats = floats;
+        if (floats > most->partial_floats) most->partial_floats = floats;
     }
     return CRUMB_OK;
 }
@@ -100,22 +108,24 @@ static crumb_status take_values(crumb_plan *p, crumb_error *err) {
     return CRUMB_OK;
 }
 
-static crumb_status take_memory(crumb_cl_recorder *r, const crumb_cl_row_bytes *most, uint64_t partial_floats,
-                                crumb_error *err) {
+static crumb_status take_memory(crumb_cl_recorder *r, const shared_bytes *most, crumb_error *err) {
     crumb_plan *p = r->p;
+    const crumb_cl_row_bytes *row = &most->activations;
     const crumb_cl_value *result = &p->values[p->result];
     void *memory;
     uint64_t batch_bytes = sizeof(crumb_cl_batch) + (uint64_t)p->max_rows * sizeof(crumb_cl_row);
     CRUMB_TRY(take_values(p, err));
     CRUMB_TRY(take(p, batch_bytes, "a plan's batch", &p->batch, err));
-    CRUMB_TRY(take(p, p->max_rows * most->q, "a plan's activations", &p->q, err));
-    CRUMB_TRY(take(p, p->max_rows * most->sx, "a plan's activations", &p->sx, err));
-    CRUMB_TRY(take(p, p->max_rows * most->qsum, "a plan's activations", &p->qsum, err));
+    CRUMB_TRY(take(p, p->max_rows * row->q, "a plan's activations", &p->q, err));
+    CRUMB_TRY(take(p, p->max_rows * row->sx, "a plan's activations", &p->sx, err));
+    CRUMB_TRY(take(p, p->max_rows * row->qsum, "a plan's activations", &p->qsum, err));
+    for (int i = 0; i < 2; i++)
+        CRUMB_TRY(take(p, p->max_rows * most->keys, "a plan's largest values", &p->keys[i], err));
     if (p->has_attention) {
         p->max_chunks = (uint32_t)crumb_div_up(p->kv->params.n_ctx, CRUMB_CL_KV_CHUNK);
         p->chunks = 1;
         if (p->max_rows <= SPLIT_ROWS)
-            CRUMB_TRY(take(p, p->max_rows * p->max_chunks * partial_floats * sizeof(float), "a plan's attention",
+            CRUMB_TRY(take(p, p->max_rows * p->max_chunks * most->partial_floats * sizeof(float), "a plan's attention",
                            &p->partials, err));
         CRUMB_TRY(crumb_calloc(p->kv->params.n_sequences, sizeof *p->next_position, "a plan", &memory, err));
         p->next_position = memory;
@@ -152,6 +162,7 @@ static bool rope_feeds(const crumb_cl_recorder *r, size_t index) {
 static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *err) {
     const crumb_op *op = &r->desc->ops[*index];
     switch (op->kind) {
+    case CRUMB_OP_INPUT: return CRUMB_OK; /* crumb_cl_plan_write puts it where the ops find it */
     case CRUMB_OP_EMBED: return crumb_cl_record_embed(r, op, err);
     case CRUMB_OP_RMS_NORM:
         if (!crumb_cl_norm_folds(r, *index)) return crumb_cl_record_norm(r, op, err);
@@ -171,6 +182,7 @@ static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *
         return crumb_cl_record_attention(r, op, err);
     case CRUMB_OP_GATED: return crumb_cl_record_gated(r, op, err);
     case CRUMB_OP_SELECT: r->after_select = true; return crumb_cl_record_select(r, op, err);
+    case CRUMB_OP_TOP: return crumb_cl_record_top(r, op, err);
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT: break;
     }
@@ -178,14 +190,12 @@ static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *
 }
 
 static crumb_status record_all(crumb_cl_recorder *r, crumb_error *err) {
-    crumb_cl_row_bytes most = {0};
-    uint64_t partial_floats = 0;
+    shared_bytes most = {0};
     crumb_status status;
     for (size_t i = 0; i < r->desc->n_ops; i++)
-        if ((status = look_at_op(r, i, &most, &partial_floats, err)) != CRUMB_OK)
-            return crumb_op_fail(r->desc, i, status, err);
+        if ((status = look_at_op(r, i, &most, err)) != CRUMB_OK) return crumb_op_fail(r->desc, i, status, err);
     r->after_select = false;
-    CRUMB_TRY(take_memory(r, &most, partial_floats, err));
+    CRUMB_TRY(take_memory(r, &most, err));
     for (size_t i = 0; i < r->desc->n_ops; i++)
         if ((status = record_op(r, &i, err)) != CRUMB_OK) return crumb_op_fail(r->desc, i, status, err);
     return CRUMB_OK;
@@ -205,18 +215,35 @@ static crumb_status start_plan(crumb_plan *p, crumb_device *d, const crumb_plan_
     p->max_rows = desc->max_rows;
     p->max_outputs = desc->max_outputs;
     p->n_values = desc->n_values;
+    CRUMB_TRY(crumb_inputs_find(desc, &p->inputs, err));
     CRUMB_TRY(crumb_calloc(desc->n_values, sizeof *p->values, "a plan", &memory, err));
     p->values = memory;
     find_owners(p, desc);
     return CRUMB_OK;
 }
 
+/* How many launches from number `first` on have its name; 0 where an earlier one has it. */
+static size_t count_name(const crumb_plan *p, size_t first) {
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_launches; i++) {
+        if (strcmp(p->launches[i].name, p->launches[first].name) != 0) continue;
+        if (i < first) return 0;
+        n++;
+    }
+    return n;
+}
+
 static void log_plan(const crumb_plan *p) {
-    char line[256];
+    char line[1024];
     const crumb_device *d = p->device;
     if (!d->log) return;
-    snprintf(line, sizeof line, "%s: a plan for %u rows is %zu kernels (%s), %.1f MiB of scratch", d->label,
-             p->max_rows, p->n_launches, crumb_cl_rung_name(d->ladder.rung), (double)p->scratch_bytes / 1048576);
+    int length =
+        snprintf(line, sizeof line, "%s: a plan for %u rows is %zu kernels (%s), %.1f MiB of scratch:", d->label,
+                 p->max_rows, p->n_launches, crumb_cl_rung_name(d->ladder.rung), (double)p->scratch_bytes / 1048576);
+    for (size_t i = 0; i < p->n_launches && length > 0 && (size_t)length < sizeof line; i++) {
+        const size_t n = count_name(p, i);
+        if (n) length += snprintf(line + length, sizeof line - (size_t)length, " %zu %s", n, p->launches[i].name);
+    }
     d->log(d->log_user, CRUMB_LOG_DEBUG, line);
 }
 

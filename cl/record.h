@@ -51,6 +51,9 @@ crumb_status crumb_cl_record_embed(crumb_cl_recorder *r, const crumb_op *op, cru
 crumb_status crumb_cl_record_norm(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 crumb_status crumb_cl_record_gated(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 crumb_status crumb_cl_record_select(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
+crumb_status crumb_cl_record_top(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
+/* Bytes of keys that one row's launches hand on, in each of two places that take turns. */
+uint64_t crumb_cl_top_row_bytes(const crumb_plan_desc *desc, const crumb_op *op);
 /* `rope` or `attention` may be NULL: rotation alone, storing alone; together one launch does both. */
 crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_op *rope, const crumb_op *attention,
                                         crumb_error *err);

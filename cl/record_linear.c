@@ -129,6 +129,7 @@ static crumb_status record_parts(crumb_cl_recorder *r, const crumb_op *op, uint3
     crumb_cl_linear_options(kernel, use, chosen);
     snprintf(options, sizeof options, "%s%s", chosen, large ? " " CRUMB_CL_LARGE_REGISTERS : "");
     CRUMB_TRY(crumb_cl_launch_begin(r, kernel->file, options, kernel->entry, &b, err));
+    b.launch->name = kernel->name;
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, use->w->k);

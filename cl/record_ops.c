@@ -63,6 +63,38 @@ crumb_status crumb_cl_record_select(crumb_cl_recorder *r, const crumb_op *op, cr
     return crumb_cl_launch_end(&b, crumb_div_up(width, WG), WG, CRUMB_CL_NO_DIM, 1);
 }
 
+/* ---- top ----------------------------------------------------------------------------------------------------- */
+
+enum { TOP_CHUNK = 2048 };
+
+uint64_t crumb_cl_top_row_bytes(const crumb_plan_desc *desc, const crumb_op *op) {
+    const uint64_t chunks = crumb_div_up(desc->values[op->top.x].width, TOP_CHUNK);
+    return chunks > 1 ? chunks * op->top.k * sizeof(cl_ulong) : 0;
+}
+
+/* A launch for each time that the values left are more than one chunk, and the last. */
+crumb_status crumb_cl_record_top(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
+    const crumb_plan *p = r->p;
+    uint32_t n_in = r->desc->values[op->top.x].width;
+    for (int launch = 0;; launch++) {
+        const uint32_t chunks = (uint32_t)crumb_div_up(n_in, TOP_CHUNK);
+        char options[64];
+        crumb_cl_builder b;
+        snprintf(options, sizeof options, "-D FIRST=%d -D LAST=%d -D K=%u -D WG=%d", launch == 0, chunks == 1,
+                 op->top.k, WG);
+        CRUMB_TRY(crumb_cl_launch_begin(r, "top.cl", options, "top", &b, err));
+        crumb_cl_arg_u32(&b, r->after_select);
+        crumb_cl_arg_u32(&b, n_in);
+        crumb_cl_arg_value(&b, op->top.x);
+        crumb_cl_arg_memory(&b, &p->keys[launch % 2 ^ 1]);
+        crumb_cl_arg_memory(&b, &p->keys[launch % 2]);
+        crumb_cl_arg_value(&b, op->top.out);
+        CRUMB_TRY(crumb_cl_launch_end(&b, chunks, WG, 1, 1));
+        if (chunks == 1) return CRUMB_OK;
+        n_in = chunks * op->top.k;
+    }
+}
+
 /* ---- attention ----------------------------------------------------------------------------------------------- */
 
 static void arg_cache(crumb_cl_builder *b, uint32_t layer) {

@@ -32,8 +32,7 @@ typedef enum crumb_cl_op {
     CRUMB_CL_ATTENTION_WHOLE,
     CRUMB_CL_GATED,
     CRUMB_CL_SELECT,
-    CRUMB_CL_ARGMAX_PARTS,
-    CRUMB_CL_ARGMAX_MERGE,
+    CRUMB_CL_TOP,
 } crumb_cl_op;
 
 typedef struct crumb_cl_kernel {

@@ -132,9 +132,17 @@ static crumb_status replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows
     return code == CL_SUCCESS ? CRUMB_OK : failed(p, "running a plan", code, err);
 }
 
+crumb_status crumb_cl_plan_write(crumb_plan *p, crumb_value value, const float *rows, uint32_t n_rows,
+                                 crumb_error *err) {
+    CRUMB_TRY(crumb_inputs_written(&p->inputs, value, n_rows, p->max_rows, err));
+    return crumb_cl_memory_write(p->device, crumb_cl_value_memory(p, value), rows,
+                                 (uint64_t)n_rows * p->values[value].width * sizeof *rows, err);
+}
+
 crumb_status crumb_cl_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err) {
     p->n_rows = 0; /* nothing to read when the rows are refused */
     CRUMB_TRY(crumb_rows_check(&p->rule, rows, n_rows, &p->n_outputs, err));
+    CRUMB_TRY(crumb_inputs_take(&p->inputs, n_rows, err));
     p->n_rows = n_rows;
     crumb_status status = replay(p, rows, n_rows, err);
     if (status != CRUMB_OK) p->n_rows = p->n_outputs = 0;
@@ -169,7 +177,8 @@ void crumb_cl_plan_destroy(crumb_plan *p) {
     for (size_t i = 0; i < p->n_launches; i++)
         if (p->launches[i].kernel) clReleaseKernel(p->launches[i].kernel);
     if (d) {
-        crumb_cl_memory *const memories[] = {&p->batch, &p->q, &p->sx, &p->qsum, &p->partials};
+        crumb_cl_memory *const memories[] = {&p->batch,    &p->q,       &p->sx,     &p->qsum,
+                                             &p->partials, &p->keys[0], &p->keys[1]};
         for (size_t i = 0; i < sizeof memories / sizeof *memories; i++) crumb_cl_memory_free(d, memories[i]);
         for (size_t i = 0; p->values && i < p->n_values; i++) crumb_cl_memory_free(d, &p->values[i].memory);
         crumb_cl_copies_free(d, &p->copies);

@@ -23,6 +23,10 @@ static const struct {
     {NULL, NULL},
 };
 
+const char *crumb_cl_text_at(size_t index) {
+    return index < sizeof files / sizeof *files - 1 ? files[index].text : NULL;
+}
+
 const char *crumb_cl_text(const char *name) {
     for (size_t i = 0; files[i].name; i++)
         if (strcmp(files[i].name, name) == 0) return files[i].text;

@@ -114,6 +114,13 @@ static crumb_status buffer_commit(crumb_device *d, crumb_buffer *b, uint64_t off
                       (unsigned long long)(offset + n_bytes), (unsigned long long)b->n_bytes);
 }
 
+static crumb_status buffer_read(crumb_device *d, const void *host, uint64_t n_bytes, void *to, crumb_error *err) {
+    (void)d;
+    (void)err;
+    memcpy(to, host, (size_t)n_bytes);
+    return CRUMB_OK;
+}
+
 static void buffer_destroy(crumb_device *d, crumb_buffer *b) {
     (void)d;
     if (!b) return;
@@ -182,10 +189,12 @@ const crumb_backend crumb_backend_cpu = {
                .get_info = device_get_info,
                .buffer_create = buffer_create,
                .buffer_commit = buffer_commit,
+               .buffer_read = buffer_read,
                .buffer_destroy = buffer_destroy,
                .kv_create = kv_create,
                .kv_destroy = kv_destroy},
     .plan = {.record = crumb_cpu_plan_record,
+             .write = crumb_cpu_plan_write,
              .replay = crumb_cpu_plan_replay,
              .read = crumb_cpu_plan_read,
              .scratch_bytes = crumb_cpu_plan_scratch_bytes,

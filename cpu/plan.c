@@ -142,6 +142,7 @@ static crumb_status add_op(crumb_recorder *r, size_t *index, crumb_error *err) {
     const crumb_op *op = crumb_record_op(r, *index);
     CRUMB_TRY(track_values(r, *index, err));
     switch (op->kind) {
+    case CRUMB_OP_INPUT: return CRUMB_OK; /* crumb_cpu_plan_write puts it where the ops find it */
     case CRUMB_OP_EMBED:
         add_simple_step(r, op, &crumb_step_embed);
         if (!r->p->n_vocab || op->embed.table->m < r->p->n_vocab) r->p->n_vocab = op->embed.table->m;
@@ -167,6 +168,7 @@ static crumb_status add_op(crumb_recorder *r, size_t *index, crumb_error *err) {
         add_simple_step(r, op, &crumb_step_select);
         r->p->steps[r->p->n_steps - 1].on_outputs = false;
         return CRUMB_OK;
+    case CRUMB_OP_TOP: add_simple_step(r, op, &crumb_step_top); return CRUMB_OK;
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT:
         add_simple_step(r, op, op->kind == CRUMB_OP_SIGNAL ? &crumb_step_signal : &crumb_step_wait);
@@ -209,6 +211,7 @@ static crumb_status start_plan(crumb_recorder *r, crumb_device *d, const crumb_p
     p->max_outputs = desc->max_outputs;
     p->n_values = desc->n_values;
     void *memory;
+    CRUMB_TRY(crumb_inputs_find(desc, &p->inputs, err));
     CRUMB_TRY(crumb_calloc(desc->n_values, sizeof *p->values, "a plan", &memory, err));
     p->values = memory;
     for (size_t i = 0; i < p->n_values; i++) p->values[i].width = desc->values[i].width;

@@ -140,6 +140,7 @@ struct crumb_plan {
     uint32_t n_vocab;    /* of the smallest embedding table; 0: the plan has none */
     bool has_attention, has_select;
     crumb_rows_rule rule; /* for the rows of a replay */
+    crumb_inputs inputs;
 
     char *scratch;
     uint64_t scratch_bytes;
@@ -163,7 +164,7 @@ struct crumb_plan {
 };
 
 /* Steps, by file: step_row.c, step_linear.c, step_attention.c. */
-extern const crumb_step_kind crumb_step_embed, crumb_step_rms_norm, crumb_step_gated, crumb_step_select,
+extern const crumb_step_kind crumb_step_embed, crumb_step_rms_norm, crumb_step_gated, crumb_step_select, crumb_step_top,
     crumb_step_signal, crumb_step_wait, crumb_step_rope_table;
 extern const crumb_step_kind crumb_step_prepare, crumb_step_linear;
 extern const crumb_step_kind crumb_step_rotate, crumb_step_attention;
@@ -195,6 +196,8 @@ static inline uint64_t crumb_even_begin(uint64_t n_units, uint32_t item, uint32_
 /* Plan entries of the backend (plan.c, replay.c), and the end of recording. */
 void crumb_cpu_plan_start(crumb_plan *p);
 crumb_status crumb_cpu_plan_record(crumb_device *d, const crumb_plan_desc *desc, crumb_plan **out, crumb_error *err);
+crumb_status crumb_cpu_plan_write(crumb_plan *p, crumb_value value, const float *rows, uint32_t n_rows,
+                                  crumb_error *err);
 crumb_status crumb_cpu_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err);
 crumb_status crumb_cpu_plan_read(crumb_plan *p, crumb_value value, const float **out, uint32_t *n_rows,
                                  crumb_error *err);

@@ -69,9 +69,17 @@ static void cut_blocks(crumb_plan *p) {
     }
 }
 
+crumb_status crumb_cpu_plan_write(crumb_plan *p, crumb_value value, const float *rows, uint32_t n_rows,
+                                  crumb_error *err) {
+    CRUMB_TRY(crumb_inputs_written(&p->inputs, value, n_rows, p->max_rows, err));
+    memcpy(crumb_plan_floats(p, value), rows, (size_t)n_rows * p->values[value].width * sizeof *rows);
+    return CRUMB_OK;
+}
+
 crumb_status crumb_cpu_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err) {
     p->n_rows = 0; /* nothing to read when the rows are refused */
     CRUMB_TRY(crumb_rows_check(&p->rule, rows, n_rows, &p->n_outputs, err));
+    CRUMB_TRY(crumb_inputs_take(&p->inputs, n_rows, err));
     p->rows = rows;
     p->n_rows = n_rows;
     p->number++;

@@ -103,6 +103,38 @@ static void select_rows(crumb_plan *p, const crumb_step *s, uint32_t item, crumb
 
 const crumb_step_kind crumb_step_select = {one_item, select_rows};
 
+/* ---- top --------------------------------------------------------------------------------------------------- */
+
+static uint32_t top_items(const crumb_plan *p, const crumb_step *s) {
+    return crumb_step_n(p, s);
+}
+
+/* Values that are found are kept in order; most of a row's values are smaller than the last of them. */
+static void top(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    (void)walker;
+    const uint32_t width = p->values[s->op.top.x].width, k = s->op.top.k;
+    const float *x = crumb_plan_floats(p, s->op.top.x) + (size_t)item * width;
+    float *values = crumb_plan_floats(p, s->op.top.out) + (size_t)item * 2 * k;
+    uint32_t indices[CRUMB_TOP_MAX_K] = {0}, n = 0;
+    for (uint32_t i = 0; i < width; i++) {
+        if (isnan(x[i]) || (n == k && !(x[i] > values[k - 1]))) continue;
+        uint32_t at = n < k ? n++ : k - 1;
+        for (; at > 0 && values[at - 1] < x[i]; at--) {
+            values[at] = values[at - 1];
+            indices[at] = indices[at - 1];
+        }
+        values[at] = x[i];
+        indices[at] = i;
+    }
+    for (; n < k; n++) {
+        values[n] = -INFINITY;
+        indices[n] = UINT32_MAX;
+    }
+    memcpy(values + k, indices, k * sizeof *indices);
+}
+
+const crumb_step_kind crumb_step_top = {top_items, top};
+
 /* ---- rendezvous -------------------------------------------------------------------------------------------- */
 
 static void give_signal(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {

@@ -27,6 +27,7 @@ typedef struct crumb_value_info {
 } crumb_value_info;
 
 typedef enum crumb_op_kind {
+    CRUMB_OP_INPUT,     /* out is what the host writes before each replay (plan.write); comes before all other kinds */
     CRUMB_OP_EMBED,     /* out = scale * row `token` of the table */
     CRUMB_OP_RMS_NORM,  /* out = x / sqrt(mean(x^2) + eps) * weight */
     CRUMB_OP_LINEAR,    /* out_i = W_i x (+ add), up to three matrices that share x (q/k/v, gate/up) */
@@ -36,8 +37,10 @@ typedef enum crumb_op_kind {
     CRUMB_OP_GATED,     /* out = activation(gate) * up */
     CRUMB_OP_SELECT,    /* keeps only the rows whose logits are wanted, in order; later ops see those, and only another
                          * SELECT reads values from before */
-    CRUMB_OP_SIGNAL,    /* host-visible flag := this replay's number (another device's plan waits for it) */
-    CRUMB_OP_WAIT,      /* waits until the flag holds this replay's number */
+    CRUMB_OP_TOP,    /* out = the k largest values of each row of x, falling, then the bits of their indices (uint32);
+                      * the first of equal ones; NaN is not among them: -infinity and 2^32 - 1 fill up */
+    CRUMB_OP_SIGNAL, /* host-visible flag := this replay's number (another device's plan waits for it) */
+    CRUMB_OP_WAIT,   /* waits until the flag holds this replay's number */
 } crumb_op_kind;
 
 typedef enum crumb_act_quant {
@@ -60,12 +63,15 @@ typedef struct crumb_linear_part {
     const float *bias;     /* m floats or NULL */
 } crumb_linear_part;
 
-enum { CRUMB_LINEAR_MAX_PARTS = 3 };
+enum { CRUMB_LINEAR_MAX_PARTS = 3, CRUMB_TOP_MAX_K = 1024 };
 
 typedef struct crumb_op {
     crumb_op_kind kind;
     uint16_t layer; /* for messages and traces */
     union {
+        struct {
+            crumb_value out; /* shares its slot with no other input */
+        } input;
         struct {
             const crumb_matrix *table;
             crumb_value out;
@@ -105,6 +111,10 @@ typedef struct crumb_op {
         struct {
             crumb_value x, out;
         } select;
+        struct {
+            crumb_value x, out; /* out is 2 k wide */
+            uint32_t k;         /* at most CRUMB_TOP_MAX_K */
+        } top;
         struct {
             uint32_t *flag; /* host-visible, accessed with acquire/release */
         } rendezvous;
@@ -165,6 +175,9 @@ typedef struct crumb_device_info {
     bool host_memory; /* buffers are host memory that the host can write at any time */
     bool wants_index; /* weights that can have the index layout (host/lowbit/index.h) are faster in it */
     uint64_t memory_bytes, memory_free_bytes;
+    char kernels[64];      /* which kernels and driver these are: another text where either has changed; empty: they are
+                            * part of the library, and its tests have proven them */
+    char lower_target[32]; /* the target to open it with when these kernels compute wrongly; empty: there is none */
 } crumb_device_info;
 
 typedef struct crumb_kv_params {
@@ -212,6 +225,8 @@ typedef struct crumb_backend {
          * committed. Several threads may commit at once. */
         crumb_status (*buffer_commit)(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes,
                                       crumb_error *err);
+        /* The n_bytes that ops name by `host`, also after the host's pages have gone. */
+        crumb_status (*buffer_read)(crumb_device *d, const void *host, uint64_t n_bytes, void *to, crumb_error *err);
         void (*buffer_destroy)(crumb_device *d, crumb_buffer *b);
         crumb_status (*kv_create)(crumb_device *d, const crumb_kv_params *params, crumb_kv_cache **out,
                                   uint64_t *n_bytes, crumb_error *err);
@@ -220,7 +235,11 @@ typedef struct crumb_backend {
     struct {
         /* Selects kernels for every op. Fails with UNSUPPORTED when an op has no kernel, naming it. */
         crumb_status (*record)(crumb_device *d, const crumb_plan_desc *desc, crumb_plan **out, crumb_error *err);
-        /* Evaluates the rows and returns when they are done. Not thread-safe per device: the caller serializes. */
+        /* The rows of a value that an INPUT op names: f32 [n][width], copied before it returns, n being what the next
+         * replay takes. Stays until a replay, which may overwrite it. */
+        crumb_status (*write)(crumb_plan *p, crumb_value value, const float *rows, uint32_t n_rows, crumb_error *err);
+        /* Evaluates the rows and returns when they are done. Not thread-safe per device: the caller serializes. Fails
+         * where an input has not been written, for these rows, since the last replay. */
         crumb_status (*replay)(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err);
         /* The rows of a value after replay: f32 [n][width], row-major without gaps. Valid until the next replay. */
         crumb_status (*read)(crumb_plan *p, crumb_value value, const float **out, uint32_t *n_rows, crumb_error *err);
@@ -245,6 +264,6 @@ typedef struct crumb_module {
 } crumb_module;
 
 #define CRUMB_MODULE_SYMBOL "crumb_module_entry"
-enum { CRUMB_MODULE_INTERFACE = 1 };
+enum { CRUMB_MODULE_INTERFACE = 2 };
 
 #endif

@@ -69,6 +69,13 @@ typedef struct crumb_model crumb_model;
  * (CRUMB_ERR_INTERRUPTED). */
 typedef bool (*crumb_progress_fn)(void *user, float fraction);
 
+/* Whether a GPU's kernels are checked against the CPU's, layer by layer, when a model is opened. */
+typedef enum crumb_verify {
+    CRUMB_VERIFY_AUTO = 0, /* once for each driver, kernels and kind of model; where they differ, simpler kernels run */
+    CRUMB_VERIFY_ALWAYS,   /* each time; opening fails where they differ and no simpler ones agree */
+    CRUMB_VERIFY_NEVER,
+} crumb_verify;
+
 typedef struct crumb_model_params {
     size_t struct_size;
     const char *device; /* "auto": an Intel GPU that can run the model, else the CPU; "cpu", "gpu0" (as `crumb devices`
@@ -81,6 +88,7 @@ typedef struct crumb_model_params {
     void *log_user;
     const char *tuning; /* database of `crumb tune`; NULL: CRUMB_TUNING from the environment, else the user's; "none" */
     const char *backend; /* "auto", "cpu", "cl" (OpenCL); NULL: CRUMB_BACKEND from the environment, else "auto" */
+    crumb_verify verify; /* CRUMB_VERIFY_AUTO: CRUMB_VERIFY from the environment ("on", "off"), else itself */
 } crumb_model_params;
 
 CRUMB_API crumb_model_params crumb_model_params_default(void);
@@ -195,8 +203,9 @@ CRUMB_API crumb_status crumb_session_feed(crumb_session *session, const int32_t 
 typedef crumb_status (*crumb_logits_fn)(void *user, size_t index, const float *logits);
 CRUMB_API crumb_status crumb_session_score(crumb_session *session, const int32_t *tokens, size_t n_tokens, size_t first,
                                            crumb_logits_fn fn, void *user, crumb_error *err);
-/* n_vocab floats of the last token fed; NULL before the first. Valid until the next call on the session. */
-CRUMB_API const float *crumb_session_logits(const crumb_session *session);
+/* n_vocab floats of the last token fed; NULL before the first, and where a device can no longer be read. Valid until
+ * the next call on the session. */
+CRUMB_API const float *crumb_session_logits(crumb_session *session);
 /* Picks the next token from the logits; does not feed it. */
 CRUMB_API crumb_status crumb_session_sample(crumb_session *session, int32_t *token, crumb_error *err);
 /* sample, then feed the token unless it ends the generation. */

@@ -138,10 +138,12 @@ def measure_speed(case, path, peers, a):
 
 
 def measure_start(case, path, a):
-    """The whole life of a process that prints one token: loading, packing and the prompt included. The file is read
-    before each, since some machines drop cached files after minutes."""
+    """The whole life of a process that prints one token: loading, packing and the prompt included. Each is run once
+    before it is timed: some machines drop cached files after minutes, and a virtual one gives free memory back to its
+    host after seconds, from which a program gets it ten times slower than from its own kernel."""
     def timed(command):
         path.read_bytes()
+        run(command)
         return run(command)
 
     flags = ["-m", str(path), "-t", str(a.threads), "-p", PROMPT, "-n", "1", "--temp", "0"]

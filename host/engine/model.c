@@ -13,6 +13,12 @@ crumb_model_params crumb_model_params_default(void) {
     return (crumb_model_params){.struct_size = sizeof(crumb_model_params)};
 }
 
+static crumb_verify verify_of_environment(void) {
+    const char *text = getenv("CRUMB_VERIFY");
+    if (text && strcmp(text, "on") == 0) return CRUMB_VERIFY_ALWAYS;
+    return text && strcmp(text, "off") == 0 ? CRUMB_VERIFY_NEVER : CRUMB_VERIFY_AUTO;
+}
+
 crumb_model_params crumb_engine_model_params(const crumb_model_params *params) {
     crumb_model_params p = crumb_model_params_default();
     if (params && params->struct_size <= sizeof p) memcpy(&p, params, params->struct_size);
@@ -22,6 +28,7 @@ crumb_model_params crumb_engine_model_params(const crumb_model_params *params) {
     if (!p.backend) p.backend = "auto";
     if (!p.target) p.target = getenv("CRUMB_TARGET");
     if (!p.tuning) p.tuning = getenv("CRUMB_TUNING");
+    if (p.verify == CRUMB_VERIFY_AUTO) p.verify = verify_of_environment();
     return p;
 }
 
@@ -33,83 +40,6 @@ void crumb_engine_log(const crumb_model *m, crumb_log_level level, const char *f
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     m->log(m->log_user, level, line);
-}
-
-/* Without tuning everything works as well, only less fast: what is wrong with the database is worth a warning. */
-static void open_tuning(crumb_model *m, const char *path) {
-    char standard[512], note[256];
-    crumb_error err = {0};
-    if (path && strcmp(path, "none") == 0) return;
-    if (!path && !crumb_tuning_path(standard, sizeof standard)) return;
-    if (crumb_tuning_open(path ? path : standard, false, &m->tuning, note, &err) != CRUMB_OK)
-        crumb_engine_log(m, CRUMB_LOG_WARN, "no tuning is used: %s", err.message);
-    else if (*note)
-        crumb_engine_log(m, CRUMB_LOG_WARN, "%s", note);
-}
-
-static crumb_status open_device(crumb_model *m, const crumb_model_params *params, crumb_error *err) {
-    open_tuning(m, params->tuning);
-    crumb_device_params device = {.device = m->choice.device.listing.name,
-                                  .target = params->target,
-                                  .n_threads = params->n_threads,
-                                  .log = params->log,
-                                  .log_user = params->log_user,
-                                  .tuning = m->tuning};
-    CRUMB_TRY(m->backend->device.open(&device, &m->device, err));
-    m->backend->device.get_info(m->device, &m->device_info);
-    return CRUMB_OK;
-}
-
-/* Recording the smallest session's plans finds out whether the device has kernels for all of a model's ops. */
-static crumb_status try_session(crumb_model *m, crumb_error *err) {
-    crumb_session_params params = crumb_session_params_default();
-    crumb_session *session;
-    params.n_ctx = params.n_batch = 16;
-    CRUMB_TRY(crumb_session_create(m, &params, &session, err));
-    crumb_session_destroy(session);
-    return CRUMB_OK;
-}
-
-static crumb_status open_on(const crumb_engine_choice *choice, const crumb_model_params *params,
-                            crumb_engine_load_fn *load, const void *source, crumb_model **out, crumb_error *err) {
-    crumb_model *m;
-    CRUMB_TRY(crumb_calloc(1, sizeof *m, "the model", (void **)&m, err));
-    m->log = params->log;
-    m->log_user = params->log_user;
-    m->choice = *choice;
-    m->backend = choice->device.backend;
-    crumb_status status = open_device(m, params, err);
-    if (status == CRUMB_OK) status = load(m, source, params, err);
-    if (status == CRUMB_OK && choice->automatic && m->backend != &crumb_backend_cpu) status = try_session(m, err);
-    if (status == CRUMB_OK)
-        *out = m;
-    else
-        crumb_model_close(m);
-    return status;
-}
-
-/* What another device may do better: it is missing, full, or has no kernel for a model that the CPU may well run. */
-static bool is_of_the_device(crumb_status status) {
-    return status == CRUMB_ERR_DEVICE || status == CRUMB_ERR_MEMORY || status == CRUMB_ERR_UNSUPPORTED ||
-           status == CRUMB_ERR_VERIFY;
-}
-
-crumb_status crumb_engine_model_open(const crumb_model_params *params, crumb_engine_load_fn *load, const void *source,
-                                     crumb_model **out, crumb_error *err) {
-    crumb_engine_choice choice;
-    crumb_error reason = {0};
-    char why[512];
-    CRUMB_TRY(crumb_engine_device_choose(params->device, params->backend, params->target, &choice, err));
-    crumb_status status = open_on(&choice, params, load, source, out, &reason);
-    if (status != CRUMB_OK && choice.automatic && choice.device.backend != &crumb_backend_cpu &&
-        is_of_the_device(status)) {
-        snprintf(why, sizeof why, "%s (%s) cannot run this model: %.300s", choice.device.listing.name,
-                 choice.device.listing.detail, reason.message);
-        crumb_engine_choose_cpu(&choice, why);
-        return open_on(&choice, params, load, source, out, err);
-    }
-    if (status != CRUMB_OK && err) *err = reason;
-    return status;
 }
 
 void crumb_model_close(crumb_model *m) {
@@ -124,10 +54,8 @@ void crumb_model_close(crumb_model *m) {
 
 /* Bytes that reading the whole matrix takes. */
 static uint64_t matrix_bytes(const crumb_matrix *w) {
-    if (w->bits == 0) return crumb_matrix_codes_bytes(w);
-    uint64_t rows = crumb_round_up(w->m, CRUMB_TILE_ROWS), columns = crumb_round_up(w->k, CRUMB_TILE_K);
-    uint64_t scales = rows * (columns / w->group) * (w->scales_f32 ? 4 : 2);
-    return crumb_matrix_codes_bytes(w) + (w->mins ? 2 : 1) * scales;
+    const crumb_matrix_bytes n = crumb_matrix_get_bytes(w);
+    return n.codes + n.scales + n.mins + n.supers + n.super_mins;
 }
 
 static uint64_t matrix_macs(const crumb_matrix *w) {

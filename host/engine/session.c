@@ -15,21 +15,26 @@ enum {
     SCORE_BUCKET, /* every row's logits are wanted: smaller, so that logits stay small */
     N_BUCKETS,
     SCORE_ROWS = 128,
+    TOP_K = 128, /* enough for the default top-k of 40 behind a penalty's window of 64 */
 };
 
 struct crumb_session {
     crumb_model *model;
     crumb_session_params params;
     crumb_kv_cache *kv;
-    crumb_graph graph;
+    crumb_graph graph; /* its last op is TOP where top_value is there */
     crumb_value logits_value;
+    crumb_value top_value; /* of the logits, on devices from which these would have to travel; else CRUMB_NO_VALUE */
     crumb_plan *plans[N_BUCKETS];
     crumb_row *rows; /* n_batch */
     int32_t *tokens; /* those in the context; n_ctx */
     size_t n_tokens;
-    const float *logits;
+    const float *logits; /* NULL: none, or not yet read from last_bucket's plan */
+    const float *top;    /* values, then tokens; NULL: none */
+    int last_bucket;     /* of the last token fed; -1: none */
     crumb_sampler sampler;
     bool *banned; /* end-of-generation tokens under ignore_eos; else NULL */
+    size_t n_banned;
     crumb_session_stats stats;
 };
 
@@ -68,7 +73,7 @@ static crumb_status get_plan(crumb_session *s, int bucket, crumb_plan **out, cru
         uint32_t rows = bucket_rows(s, bucket);
         crumb_plan_desc desc = {
             .ops = s->graph.ops,
-            .n_ops = s->graph.n_ops,
+            .n_ops = s->graph.n_ops - (bucket == SCORE_BUCKET && s->top_value != CRUMB_NO_VALUE),
             .values = s->graph.values,
             .n_values = s->graph.n_values,
             .max_rows = rows,
@@ -96,7 +101,9 @@ static crumb_status create_kv(crumb_session *s, crumb_error *err) {
 
 static crumb_status build_graph(crumb_session *s, crumb_error *err) {
     crumb_graph_init(&s->graph, s->params.activation, err);
-    s->logits_value = crumb_network_forward(&s->model->net, &s->graph);
+    s->logits_value = crumb_network_span(&s->model->net, &s->graph, 0, s->model->net.hparams.num_hidden_layers);
+    s->top_value =
+        s->model->device_info.host_memory ? CRUMB_NO_VALUE : crumb_graph_top(&s->graph, s->logits_value, TOP_K);
     return s->graph.status;
 }
 
@@ -104,7 +111,10 @@ static crumb_status ban_end_tokens(crumb_session *s, crumb_error *err) {
     uint32_t n_vocab = s->model->net.hparams.vocab_size;
     if (!s->params.ignore_eos) return CRUMB_OK;
     CRUMB_TRY(crumb_calloc(n_vocab, sizeof *s->banned, "the sampler", (void **)&s->banned, err));
-    for (uint32_t t = 0; t < n_vocab; t++) s->banned[t] = crumb_model_token_ends(s->model, (int32_t)t);
+    for (uint32_t t = 0; t < n_vocab; t++) {
+        s->banned[t] = crumb_model_token_ends(s->model, (int32_t)t);
+        s->n_banned += s->banned[t];
+    }
     return CRUMB_OK;
 }
 
@@ -135,6 +145,7 @@ crumb_status crumb_session_create(crumb_model *model, const crumb_session_params
     CRUMB_TRY(crumb_calloc(1, sizeof *s, "the session", (void **)&s, err));
     s->model = model;
     s->params = complete_params(model, params);
+    s->last_bucket = -1;
     crumb_status status = set_up(s, err);
     s->graph.err = NULL; /* the caller's; it may be gone by the next call */
     if (status == CRUMB_OK)
@@ -178,6 +189,11 @@ static int bucket_for(const crumb_session *s, uint32_t n) {
     return BATCH_BUCKET;
 }
 
+static void forget_logits(crumb_session *s) {
+    s->logits = s->top = NULL;
+    s->last_bucket = -1;
+}
+
 /* Evaluates n tokens (at most the bucket's rows) in one replay; outputs are wanted from row first_output on. */
 static crumb_status evaluate(crumb_session *s, int bucket, const int32_t *tokens, uint32_t n, uint32_t first_output,
                              crumb_error *err) {
@@ -186,7 +202,7 @@ static crumb_status evaluate(crumb_session *s, int bucket, const int32_t *tokens
     for (uint32_t i = 0; i < n; i++)
         s->rows[i] =
             (crumb_row){.token = tokens[i], .position = (uint32_t)(s->n_tokens + i), .wants_output = i >= first_output};
-    s->logits = NULL;
+    forget_logits(s);
     CRUMB_TRY(s->model->backend->plan.replay(plan, s->rows, n, err));
     memcpy(s->tokens + s->n_tokens, tokens, n * sizeof *tokens);
     s->n_tokens += n;
@@ -195,6 +211,23 @@ static crumb_status evaluate(crumb_session *s, int bucket, const int32_t *tokens
 
 static crumb_status read_logits(crumb_session *s, int bucket, const float **out, uint32_t *n, crumb_error *err) {
     return s->model->backend->plan.read(s->plans[bucket], s->logits_value, out, n, err);
+}
+
+/* What the next token is chosen from: the largest logits, or all where they lie in the host's memory. */
+static crumb_status read_last(crumb_session *s, int bucket, crumb_error *err) {
+    const bool all = s->top_value == CRUMB_NO_VALUE;
+    uint32_t n;
+    s->last_bucket = bucket;
+    return s->model->backend->plan.read(s->plans[bucket], all ? s->logits_value : s->top_value,
+                                        all ? &s->logits : &s->top, &n, err);
+}
+
+static crumb_status need_logits(crumb_session *s, crumb_error *err) {
+    uint32_t n;
+    if (s->logits) return CRUMB_OK;
+    if (s->last_bucket < 0)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "there are no logits to sample from: feed tokens first");
+    return read_logits(s, s->last_bucket, &s->logits, &n, err);
 }
 
 static crumb_status stop_if_asked(const crumb_session *s, crumb_error *err) {
@@ -209,11 +242,11 @@ crumb_status crumb_session_feed(crumb_session *s, const int32_t *tokens, size_t 
     for (size_t done = 0; done < n_tokens;) {
         if (!decoding) CRUMB_TRY(stop_if_asked(s, err));
         size_t left = n_tokens - done;
-        uint32_t n = left < s->params.n_batch ? (uint32_t)left : s->params.n_batch, n_outputs;
+        uint32_t n = left < s->params.n_batch ? (uint32_t)left : s->params.n_batch;
         bool last = n == left;
         int bucket = bucket_for(s, n);
         CRUMB_TRY(evaluate(s, bucket, tokens + done, n, last ? n - 1 : n, err));
-        if (last) CRUMB_TRY(read_logits(s, bucket, &s->logits, &n_outputs, err));
+        if (last) CRUMB_TRY(read_last(s, bucket, err));
         done += n;
     }
     double ms = (double)(crumb_now_ns() - start) / 1e6;
@@ -251,16 +284,27 @@ void crumb_engine_session_measure(crumb_session *s, crumb_plan_times *times) {
         s->model->backend->plan.measure(s->plans[0], times); /* the plan for one row, which every session has */
 }
 
-const float *crumb_session_logits(const crumb_session *s) {
-    return s->logits;
+const float *crumb_session_logits(crumb_session *s) {
+    return need_logits(s, NULL) == CRUMB_OK ? s->logits : NULL;
 }
 
 /* ---- generation -------------------------------------------------------------------------------------------- */
 
+static crumb_status choose_logits(crumb_session *s, crumb_logits *out, crumb_error *err) {
+    if (s->top && crumb_sampler_needs(&s->sampler, s->n_banned) <= TOP_K) {
+        *out = (crumb_logits){s->top, (const uint32_t *)(const void *)(s->top + TOP_K), TOP_K};
+        return CRUMB_OK;
+    }
+    CRUMB_TRY(need_logits(s, err));
+    *out = (crumb_logits){.value = s->logits, .n = s->model->net.hparams.vocab_size};
+    return CRUMB_OK;
+}
+
 crumb_status crumb_session_sample(crumb_session *s, int32_t *token, crumb_error *err) {
-    if (!s->logits) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "there are no logits to sample from: feed tokens first");
     uint64_t start = crumb_now_ns();
-    crumb_status status = crumb_sampler_pick(&s->sampler, s->logits, s->tokens, s->n_tokens, s->banned, token, err);
+    crumb_logits logits;
+    CRUMB_TRY(choose_logits(s, &logits, err));
+    crumb_status status = crumb_sampler_pick(&s->sampler, &logits, s->tokens, s->n_tokens, s->banned, token, err);
     s->stats.sample_ms += (double)(crumb_now_ns() - start) / 1e6;
     return status;
 }
@@ -275,7 +319,7 @@ crumb_status crumb_session_rewind(crumb_session *s, size_t n_keep, crumb_error *
     if (n_keep > s->n_tokens)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT, "cannot keep %zu tokens of a context of %zu", n_keep, s->n_tokens);
     s->n_tokens = n_keep;
-    s->logits = NULL;
+    forget_logits(s);
     return CRUMB_OK;
 }
 

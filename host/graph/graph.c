@@ -53,6 +53,12 @@ void crumb_graph_append(crumb_graph *g, const crumb_op *op) {
     g->ops[g->n_ops++].layer = g->layer;
 }
 
+crumb_value crumb_graph_input(crumb_graph *g, uint32_t width) {
+    crumb_value out = crumb_graph_value(g, width);
+    crumb_graph_append(g, &(crumb_op){.kind = CRUMB_OP_INPUT, .input = {.out = out}});
+    return out;
+}
+
 crumb_value crumb_graph_embed(crumb_graph *g, const crumb_matrix *table) {
     crumb_value out = crumb_graph_value(g, table->k);
     crumb_graph_append(g, &(crumb_op){.kind = CRUMB_OP_EMBED, .embed = {.table = table, .out = out, .scale = 1}});
@@ -71,6 +77,12 @@ crumb_value crumb_graph_select(crumb_graph *g, crumb_value x) {
     if (g->status != CRUMB_OK) return CRUMB_NO_VALUE;
     crumb_value out = crumb_graph_value(g, g->values[x].width);
     crumb_graph_append(g, &(crumb_op){.kind = CRUMB_OP_SELECT, .select = {.x = x, .out = out}});
+    return out;
+}
+
+crumb_value crumb_graph_top(crumb_graph *g, crumb_value x, uint32_t k) {
+    crumb_value out = crumb_graph_value(g, 2 * k);
+    crumb_graph_append(g, &(crumb_op){.kind = CRUMB_OP_TOP, .top = {.x = x, .out = out, .k = k}});
     return out;
 }
 

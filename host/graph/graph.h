@@ -30,12 +30,15 @@ void crumb_graph_free(crumb_graph *g);
 crumb_value crumb_graph_value(crumb_graph *g, uint32_t width);
 void crumb_graph_release(crumb_graph *g, crumb_value v);
 
+/* Written by the host before each replay. */
+crumb_value crumb_graph_input(crumb_graph *g, uint32_t width);
 crumb_value crumb_graph_embed(crumb_graph *g, const crumb_matrix *table);
 crumb_value crumb_graph_rms_norm(crumb_graph *g, crumb_value x, const float *weight, float eps);
 /* outs[i] = weights[i] x (+ add for n == 1). Matrices that quantize x alike become one op that quantizes it once. */
 void crumb_graph_linear(crumb_graph *g, crumb_value x, size_t n, const struct crumb_weight *const *weights,
                         const crumb_value *outs, crumb_value add);
 crumb_value crumb_graph_select(crumb_graph *g, crumb_value x);
+crumb_value crumb_graph_top(crumb_graph *g, crumb_value x, uint32_t k);
 /* Appends an op that its caller has filled; for the kinds without a function of their own. */
 void crumb_graph_append(crumb_graph *g, const crumb_op *op);
 

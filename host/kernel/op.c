@@ -3,9 +3,10 @@
 
 const char *crumb_op_name(crumb_op_kind kind) {
     static const char *const names[] = {
-        [CRUMB_OP_EMBED] = "embed",   [CRUMB_OP_RMS_NORM] = "rms_norm",   [CRUMB_OP_LINEAR] = "linear",
-        [CRUMB_OP_ROPE] = "rope",     [CRUMB_OP_ATTENTION] = "attention", [CRUMB_OP_GATED] = "gated",
-        [CRUMB_OP_SELECT] = "select", [CRUMB_OP_SIGNAL] = "signal",       [CRUMB_OP_WAIT] = "wait",
+        [CRUMB_OP_INPUT] = "input",   [CRUMB_OP_EMBED] = "embed",   [CRUMB_OP_RMS_NORM] = "rms_norm",
+        [CRUMB_OP_LINEAR] = "linear", [CRUMB_OP_ROPE] = "rope",     [CRUMB_OP_ATTENTION] = "attention",
+        [CRUMB_OP_GATED] = "gated",   [CRUMB_OP_SELECT] = "select", [CRUMB_OP_TOP] = "top",
+        [CRUMB_OP_SIGNAL] = "signal", [CRUMB_OP_WAIT] = "wait",
     };
     return (unsigned)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
 }
@@ -32,6 +33,8 @@ size_t crumb_op_reads(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]) 
         out[n++] = op->gated.up;
         break;
     case CRUMB_OP_SELECT: out[n++] = op->select.x; break;
+    case CRUMB_OP_TOP: out[n++] = op->top.x; break;
+    case CRUMB_OP_INPUT:
     case CRUMB_OP_EMBED:
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT: break;
@@ -42,6 +45,7 @@ size_t crumb_op_reads(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]) 
 size_t crumb_op_writes(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]) {
     size_t n = 0;
     switch (op->kind) {
+    case CRUMB_OP_INPUT: out[n++] = op->input.out; break;
     case CRUMB_OP_EMBED: out[n++] = op->embed.out; break;
     case CRUMB_OP_RMS_NORM: out[n++] = op->norm.out; break;
     case CRUMB_OP_LINEAR:
@@ -55,6 +59,7 @@ size_t crumb_op_writes(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES])
     case CRUMB_OP_ATTENTION: out[n++] = op->attention.out; break;
     case CRUMB_OP_GATED: out[n++] = op->gated.out; break;
     case CRUMB_OP_SELECT: out[n++] = op->select.out; break;
+    case CRUMB_OP_TOP: out[n++] = op->top.out; break;
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT: break;
     }
@@ -69,6 +74,16 @@ size_t crumb_op_writes(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES])
 
 static uint32_t width_of(const crumb_plan_desc *desc, crumb_value v) {
     return desc->values[v].width;
+}
+
+/* Inputs are there before anything runs, so each needs a place of its own. */
+static crumb_status check_input(const crumb_plan_desc *desc, const crumb_op *op, crumb_error *err) {
+    for (const crumb_op *before = desc->ops; before < op; before++) {
+        REQUIRE(before->kind == CRUMB_OP_INPUT, "inputs come before all other ops");
+        REQUIRE(desc->values[before->input.out].slot != desc->values[op->input.out].slot,
+                "another input has its place");
+    }
+    return CRUMB_OK;
 }
 
 static crumb_status check_norm(const crumb_plan_desc *desc, const crumb_op *op, crumb_error *err) {
@@ -139,6 +154,7 @@ static crumb_status check_attention(const crumb_plan_desc *desc, const crumb_op 
 static crumb_status check_shapes(const crumb_plan_desc *desc, const crumb_op *op, const crumb_kv_params *kv,
                                  crumb_error *err) {
     switch (op->kind) {
+    case CRUMB_OP_INPUT: return check_input(desc, op, err);
     case CRUMB_OP_EMBED:
         REQUIRE(op->embed.table && op->embed.table->codes, "no table");
         REQUIRE(op->embed.table->k == width_of(desc, op->embed.out), "the table's rows are %u wide, out is %u",
@@ -155,6 +171,11 @@ static crumb_status check_shapes(const crumb_plan_desc *desc, const crumb_op *op
         return CRUMB_OK;
     case CRUMB_OP_SELECT:
         REQUIRE(width_of(desc, op->select.x) == width_of(desc, op->select.out), "x and out differ in width");
+        return CRUMB_OK;
+    case CRUMB_OP_TOP:
+        REQUIRE(op->top.k >= 1 && op->top.k <= CRUMB_TOP_MAX_K, "k %u is not 1 to %d", op->top.k, CRUMB_TOP_MAX_K);
+        REQUIRE(width_of(desc, op->top.out) == 2 * op->top.k, "out is %u wide, and k is %u",
+                width_of(desc, op->top.out), op->top.k);
         return CRUMB_OK;
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT: REQUIRE(op->rendezvous.flag, "no flag"); return CRUMB_OK;
@@ -189,6 +210,35 @@ bool crumb_op_only_next_reads(const crumb_plan_desc *desc, size_t index, crumb_v
 crumb_status crumb_op_fail(const crumb_plan_desc *desc, size_t index, crumb_status status, crumb_error *err) {
     return crumb_fail_prefix(err, status, "op %zu (%s, layer %u)", index, crumb_op_name(desc->ops[index].kind),
                              desc->ops[index].layer);
+}
+
+/* ---- inputs ------------------------------------------------------------------------------------------------ */
+
+crumb_status crumb_inputs_find(const crumb_plan_desc *desc, crumb_inputs *out, crumb_error *err) {
+    *out = (crumb_inputs){0};
+    for (size_t i = 0; i < desc->n_ops; i++) {
+        if (desc->ops[i].kind != CRUMB_OP_INPUT) continue;
+        if (out->n == CRUMB_OP_MAX_INPUTS)
+            return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "a plan with more than %d inputs", CRUMB_OP_MAX_INPUTS);
+        out->value[out->n++] = desc->ops[i].input.out;
+    }
+    return CRUMB_OK;
+}
+
+crumb_status crumb_inputs_written(crumb_inputs *inputs, crumb_value value, uint32_t n_rows, uint32_t max_rows,
+                                  crumb_error *err) {
+    REQUIRE(n_rows > 0 && n_rows <= max_rows, "%u rows for a plan of 1 to %u", n_rows, max_rows);
+    for (size_t i = 0; i < inputs->n; i++)
+        if (inputs->value[i] == value) return inputs->n_rows[i] = n_rows, CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_ARGUMENT, "value %u is not an input of the plan", value);
+}
+
+crumb_status crumb_inputs_take(crumb_inputs *inputs, uint32_t n_rows, crumb_error *err) {
+    for (size_t i = 0; i < inputs->n; i++)
+        REQUIRE(inputs->n_rows[i] == n_rows, "input value %u was written for %u rows, and %u are replayed",
+                inputs->value[i], inputs->n_rows[i], n_rows);
+    for (size_t i = 0; i < inputs->n; i++) inputs->n_rows[i] = 0;
+    return CRUMB_OK;
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------------- */

@@ -18,6 +18,21 @@ crumb_status crumb_op_fail(const crumb_plan_desc *desc, size_t index, crumb_stat
 /* Whether nobody reads the value that op `index` makes, except the op after it: the two may become one. */
 bool crumb_op_only_next_reads(const crumb_plan_desc *desc, size_t index, crumb_value v);
 
+/* The values that a plan's INPUT ops name, and for how many rows each has been written since the last replay. */
+enum { CRUMB_OP_MAX_INPUTS = 4 };
+typedef struct crumb_inputs {
+    size_t n;
+    crumb_value value[CRUMB_OP_MAX_INPUTS];
+    uint32_t n_rows[CRUMB_OP_MAX_INPUTS];
+} crumb_inputs;
+/* Fails with UNSUPPORTED where there are more. */
+crumb_status crumb_inputs_find(const crumb_plan_desc *desc, crumb_inputs *out, crumb_error *err);
+/* Notes that `value` gets n_rows rows; fails with ARGUMENT when it is no input, or they are not 1 to max_rows. */
+crumb_status crumb_inputs_written(crumb_inputs *inputs, crumb_value value, uint32_t n_rows, uint32_t max_rows,
+                                  crumb_error *err);
+/* A replay of n_rows takes them; fails with ARGUMENT when one has not been written for these. */
+crumb_status crumb_inputs_take(crumb_inputs *inputs, uint32_t n_rows, crumb_error *err);
+
 typedef struct crumb_rows_rule {
     uint32_t max_rows, max_outputs;
     uint32_t n_vocab;          /* tokens are below it; 0: the plan embeds none */

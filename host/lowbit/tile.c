@@ -68,6 +68,18 @@ uint64_t crumb_matrix_codes_bytes(const crumb_matrix *matrix) {
     return n_tiles * matrix->bits * CRUMB_TILE_ROWS * sizeof(uint32_t);
 }
 
+crumb_matrix_bytes crumb_matrix_get_bytes(const crumb_matrix *matrix) {
+    crumb_matrix_bytes n = {.codes = crumb_matrix_codes_bytes(matrix)};
+    if (matrix->bits == 0) return n;
+    const uint64_t rows = crumb_round_up(matrix->m, CRUMB_TILE_ROWS), columns = crumb_round_up(matrix->k, CRUMB_TILE_K);
+    const uint64_t scale_bytes = matrix->supers ? 1 : matrix->scales_f32 ? 4 : 2;
+    n.scales = rows * (columns / matrix->group) * scale_bytes;
+    n.mins = matrix->mins ? n.scales : 0;
+    n.supers = matrix->supers ? rows * (columns / matrix->super_group) * 2 : 0;
+    n.super_mins = matrix->super_mins ? n.supers : 0;
+    return n;
+}
+
 void crumb_matrix_bind(crumb_matrix *matrix, const crumb_matrix_layout *layout, const uint8_t *base) {
     matrix->codes = base + layout->codes_offset;
     matrix->scales = matrix->bits ? base + layout->scales_offset : NULL;

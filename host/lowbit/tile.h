@@ -143,6 +143,11 @@ float crumb_matrix_min(const crumb_matrix *matrix, uint32_t m, uint32_t group);
 
 /* Bytes of a matrix's codes, padding included; of a dense one, of its weights. */
 uint64_t crumb_matrix_codes_bytes(const crumb_matrix *matrix);
+/* Bytes behind each of a matrix's pointers, 0 where that is NULL; its codebook is not counted. */
+typedef struct crumb_matrix_bytes {
+    uint64_t codes, scales, mins, supers, super_mins;
+} crumb_matrix_bytes;
+crumb_matrix_bytes crumb_matrix_get_bytes(const crumb_matrix *matrix);
 
 /* Points matrix's pointers into a packed allocation. */
 void crumb_matrix_bind(crumb_matrix *matrix, const crumb_matrix_layout *layout, const uint8_t *base);

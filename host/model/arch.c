@@ -20,13 +20,14 @@ const char *crumb_arch_names(void) {
     return "llama, bitnet, bitnet-25, bitnet-b1.58";
 }
 
-crumb_value crumb_network_forward(const crumb_network *net, crumb_graph *g) {
+crumb_value crumb_network_span(const crumb_network *net, crumb_graph *g, uint32_t first, uint32_t end) {
     const crumb_hparams *h = &net->hparams;
-    crumb_value x = crumb_graph_embed(g, &net->embedding);
-    for (uint32_t i = 0; i < h->num_hidden_layers; i++) {
+    crumb_value x = first == 0 ? crumb_graph_embed(g, &net->embedding) : crumb_graph_input(g, h->hidden_size);
+    for (uint32_t i = first; i < end; i++) {
         g->layer = (uint16_t)i;
         x = net->arch->layer(g, net, i, x);
     }
+    if (end < h->num_hidden_layers) return x;
     crumb_value normed = crumb_graph_rms_norm(g, x, net->output_norm, h->rms_norm_eps);
     crumb_graph_release(g, x);
     crumb_value logits = crumb_graph_value(g, h->vocab_size);

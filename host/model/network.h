@@ -72,8 +72,9 @@ const crumb_arch *crumb_arch_find(const char *name);
 /* Comma-separated list for messages and help; static storage. */
 const char *crumb_arch_names(void);
 
-/* The whole forward pass: embedding, layers, final norm of the rows that want output, logits. Returns the logits value.
- */
-crumb_value crumb_network_forward(const crumb_network *net, crumb_graph *g);
+/* Layers [first, end) of the forward pass. The first layer is preceded by the embedding, others by an input, the
+ * residual stream; the last one is followed by the final norm of the rows that want output, and logits. Returns the
+ * residual stream after layer end - 1, or the logits. */
+crumb_value crumb_network_span(const crumb_network *net, crumb_graph *g, uint32_t first, uint32_t end);
 
 #endif

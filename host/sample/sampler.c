@@ -92,7 +92,7 @@ static void select_best(crumb_candidate *c, size_t n, size_t k) {
 }
 
 /* Candidates from logits: banned ones and NaN left out, repeated ones made less likely (Keskar et al. 2019). */
-static size_t collect(crumb_sampler *s, const float *logits, const int32_t *history, size_t n_history,
+static size_t collect(crumb_sampler *s, const crumb_logits *logits, const int32_t *history, size_t n_history,
                       const bool *banned) {
     float penalty = s->params.repeat_penalty;
     size_t window = n_history < s->params.repeat_last_n ? n_history : s->params.repeat_last_n;
@@ -101,8 +101,10 @@ static size_t collect(crumb_sampler *s, const float *logits, const int32_t *hist
     for (size_t i = 0; i < window; i++)
         if (recent[i] >= 0 && (uint32_t)recent[i] < s->n_vocab) s->seen[recent[i]] = 1;
     size_t n = 0;
-    for (uint32_t t = 0; t < s->n_vocab; t++) {
-        float logit = logits[t];
+    for (size_t i = 0; i < logits->n && n < s->n_vocab; i++) {
+        const size_t t = logits->token ? logits->token[i] : i;
+        float logit = logits->value[i];
+        if (t >= s->n_vocab) continue;
         if (s->seen[t]) logit = logit > 0 ? logit / penalty : logit * penalty;
         if (isnan(logit) || logit == -INFINITY || (banned && banned[t])) continue;
         s->candidates[n++] = (crumb_candidate){logit, (int32_t)t};
@@ -141,7 +143,15 @@ static size_t truncate_tail(crumb_sampler *s, size_t n) {
     return n;
 }
 
-crumb_status crumb_sampler_pick(crumb_sampler *s, const float *logits, const int32_t *history, size_t n_history,
+/* Penalties of at least 1 only lower logits: each token that they touch makes room for one that they do not. */
+size_t crumb_sampler_needs(const crumb_sampler *s, size_t n_banned) {
+    const crumb_sampler_params *p = &s->params;
+    if (p->repeat_penalty < 1 || (p->temperature != 0 && p->top_k == 0)) return SIZE_MAX;
+    const size_t kept = p->temperature == 0 ? 1 : (size_t)p->top_k;
+    return kept + n_banned + (p->repeat_penalty == 1 ? 0 : p->repeat_last_n);
+}
+
+crumb_status crumb_sampler_pick(crumb_sampler *s, const crumb_logits *logits, const int32_t *history, size_t n_history,
                                 const bool *banned, int32_t *token, crumb_error *err) {
     const crumb_sampler_params *p = &s->params;
     size_t n = collect(s, logits, history, n_history, banned);

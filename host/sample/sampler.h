@@ -32,10 +32,21 @@ crumb_status crumb_sampler_init(crumb_sampler *s, const crumb_sampler_params *pa
                                 crumb_error *err);
 void crumb_sampler_free(crumb_sampler *s);
 
+/* What is chosen from: `value[i]` is the logit of token `token[i]`, or, where token is NULL, of token i. Ids outside
+ * the vocabulary are left out. */
+typedef struct crumb_logits {
+    const float *value;
+    const uint32_t *token;
+    size_t n; /* at most n_vocab */
+} crumb_logits;
+
 /* In llama.cpp's order: repeat penalty over the last tokens of `history`, banned tokens (banned[token] true; may be
  * NULL), top-k, top-p, min-p, temperature, then a draw. Ties go to the smaller id. Fails with VERIFY when no logit is
  * finite. */
-crumb_status crumb_sampler_pick(crumb_sampler *s, const float *logits, const int32_t *history, size_t n_history,
+crumb_status crumb_sampler_pick(crumb_sampler *s, const crumb_logits *logits, const int32_t *history, size_t n_history,
                                 const bool *banned, int32_t *token, crumb_error *err);
+/* How many of the largest logits are enough to pick as from all of them, when so many tokens are banned; SIZE_MAX: all
+ * are needed. */
+size_t crumb_sampler_needs(const crumb_sampler *s, size_t n_banned);
 
 #endif

@@ -10,6 +10,7 @@ Exit status 77: the driver cannot be had here, or its keys have stopped working,
 """
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,21 @@ def crumb(prefix, folder, device, *arguments):
                           capture_output=True, text=True, errors="replace", timeout=300)
 
 
+def check_ladder(prefix, folder, device):
+    """A device that computes nothing: crumb must notice, try all kernels from the best down, and end on the CPU, or say
+    what differs where that device is asked for."""
+    named = crumb(prefix, folder, device, "run", "--device", "gpu0", "-n", "4")
+    assert named.returncode == 6, f"{device}: {named.returncode} {named.stderr}"
+    for rung in ("dpas-i8", "dp4a", "portable"):
+        assert f"going on with 'cl:{rung}'" in named.stderr, f"{device} {rung}: {named.stderr}"
+    assert re.search(r"kernels 'dpas': layer 0 differs .* first at embed", named.stderr), named.stderr
+    again = crumb(prefix, folder, device, "run", "--device", "gpu0", "-n", "4")
+    assert again.returncode == 6 and "going on" not in again.stderr, f"{device}: {again.stderr}"
+    free = crumb(prefix, folder, device, "run", "-n", "4", "--temp", "0", "-p", "Once upon a time")
+    assert free.returncode == 0 and "device cpu" in free.stderr and "gpu0" in free.stderr, f"{device}: {free.stderr}"
+    assert free.stdout.startswith("Once upon a time") and len(free.stdout.split()) > 5, free.stdout
+
+
 def check(prefix, device):
     """False: there is no such device with these keys."""
     with tempfile.TemporaryDirectory() as name:
@@ -68,15 +84,18 @@ def check(prefix, device):
             return False
         gpu = listed[0]
         assert not gpu["unusable"], gpu["unusable"]
-        for more in ([], ["--kv-cache", "q8"], ["--target", "cl:portable"], ["--target", "cl:dpas-i8"],
-                     ["--target", "cl:dpas"]):
-            done = crumb(prefix, folder, device, "run", "--device", "gpu0", *more, "-n", "8", "--temp", "0",
-                         "--ignore-eos", "-v")
+        for more, kernel in (([], "dpas"), (["--kv-cache", "q8"], "dpas"), (["--target", "cl:portable"], "portable"),
+                             (["--target", "cl:dp4a"], "dp4a"), (["--target", "cl:dpas-i8"], "-i8"),
+                             (["--target", "cl:dpas"], "dpas")):
+            done = crumb(prefix, folder, device, "run", "--device", "gpu0", "--verify", "off", *more, "-n", "8",
+                         "--temp", "0", "--ignore-eos", "-v")
             assert done.returncode == 0, f"{device} {more}: {done.stderr}"
+            assert re.search(rf"rows is .* linear_u2_\w*__\w*{kernel}", done.stderr), f"{device} {more}: {done.stderr}"
         assert "device gpu0" in done.stderr, done.stderr
+        check_ladder(prefix, folder, device)
         kernels = next(int(line.split(" rows is ")[1].split()[0]) for line in done.stderr.splitlines()
                        if "a plan for 1 rows is " in line)
-        bench = crumb(prefix, folder, device, "bench", "--device", "gpu0", "-p", "0", "-n", "64", "-r", "3", "-o", "json")
+        bench = crumb(prefix, folder, device, "bench", "--device", "gpu0", "--verify", "off", "-p", "0", "-n", "64", "-r", "3", "-o", "json")
         assert bench.returncode == 0, f"{device}: {bench.stderr}"
         token_us = json.loads(bench.stdout)[0]["avg_ns"] / 64 / 1e3
         print(f"{device}: {gpu['detail']}, driver {gpu['driver']}; {gpu['features']}; kernels {gpu['target']}; the host "

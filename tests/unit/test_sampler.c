@@ -13,7 +13,8 @@ static const crumb_sampler_params plain = {.temperature = 1, .top_p = 1, .repeat
 static int32_t pick(crumb_sampler *s, const float *logits, const int32_t *history, size_t n, const bool *banned) {
     int32_t token = -1;
     crumb_error err = {0};
-    assert_int_equal(crumb_sampler_pick(s, logits, history, n, banned, &token, &err), CRUMB_OK);
+    const crumb_logits all = {.value = logits, .n = s->n_vocab};
+    assert_int_equal(crumb_sampler_pick(s, &all, history, n, banned, &token, &err), CRUMB_OK);
     return token;
 }
 
@@ -32,8 +33,8 @@ static void greedy_takes_the_largest_and_the_smaller_id_of_a_tie(void **state) {
     assert_int_equal(pick(&s, (float[]){1, 3, 2, 3, 0}, NULL, 0, (bool[]){0, 1, 0, 1, 0}), 2);
     crumb_error err = {0};
     int32_t token;
-    assert_int_equal(crumb_sampler_pick(&s, (float[]){NAN, NAN, NAN, NAN, NAN}, NULL, 0, NULL, &token, &err),
-                     CRUMB_ERR_VERIFY);
+    const crumb_logits none = {.value = (float[]){NAN, NAN, NAN, NAN, NAN}, .n = 5};
+    assert_int_equal(crumb_sampler_pick(&s, &none, NULL, 0, NULL, &token, &err), CRUMB_ERR_VERIFY);
     crumb_sampler_free(&s);
 }
 
@@ -129,8 +130,57 @@ static void wrong_parameters_are_named(void **state) {
     assert_non_null(strstr(err.message, "temperature"));
 }
 
+/* The largest logits, as many as are said to be needed, lead to the same draws as all. */
+static void the_largest_are_enough(void **state) {
+    (void)state;
+    enum { VOCAB = 500, WINDOW = 20 };
+    float logits[VOCAB], largest[VOCAB];
+    uint32_t order[VOCAB];
+    bool banned[VOCAB] = {[3] = true, [77] = true};
+    for (int round = 0; round < 200; round++) {
+        crumb_sampler_params p = plain;
+        p.temperature = round % 3 ? 0.9f : 0;
+        p.top_k = 1 + round % 30;
+        p.top_p = round % 2 ? 0.9f : 1;
+        p.repeat_penalty = round % 5 ? 1.3f : 1;
+        p.repeat_last_n = WINDOW;
+        p.seed = (uint64_t)round;
+        uint32_t state_of = (uint32_t)round + 1;
+        for (uint32_t i = 0; i < VOCAB; i++) {
+            state_of = state_of * 1664525u + 1013904223u;
+            logits[i] = (float)(state_of >> 24) / 16 - 8; /* many are equal */
+            order[i] = i;
+        }
+        for (uint32_t i = 1; i < VOCAB; i++) /* falling, the smaller id first */
+            for (uint32_t j = i; j > 0 && logits[order[j]] > logits[order[j - 1]]; j--) {
+                uint32_t t = order[j];
+                order[j] = order[j - 1];
+                order[j - 1] = t;
+            }
+        int32_t history[2 * WINDOW];
+        for (uint32_t i = 0; i < 2 * WINDOW; i++) history[i] = (int32_t)order[i * 2 % 25];
+        for (uint32_t i = 0; i < VOCAB; i++) largest[i] = logits[order[i]];
+        crumb_sampler a = make(p, VOCAB), b = make(p, VOCAB);
+        const crumb_logits few = {.value = largest, .token = order, .n = crumb_sampler_needs(&b, 2)};
+        assert_true(few.n < 60);
+        for (int i = 0; i < 5; i++) {
+            int32_t token = -1;
+            assert_int_equal(crumb_sampler_pick(&b, &few, history, 2 * WINDOW, banned, &token, NULL), CRUMB_OK);
+            assert_int_equal(token, pick(&a, logits, history, 2 * WINDOW, banned));
+        }
+        crumb_sampler_free(&a);
+        crumb_sampler_free(&b);
+    }
+    crumb_sampler_params p = plain;
+    p.top_k = 0;
+    crumb_sampler all = make(p, VOCAB);
+    assert_true(crumb_sampler_needs(&all, 0) == SIZE_MAX);
+    crumb_sampler_free(&all);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_largest_are_enough),
         cmocka_unit_test(greedy_takes_the_largest_and_the_smaller_id_of_a_tie),
         cmocka_unit_test(repeat_penalty_looks_back_over_its_window_only),
         cmocka_unit_test(draws_follow_softmax_and_temperature),

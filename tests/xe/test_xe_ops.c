@@ -70,7 +70,7 @@ static cl_kernel kernel_of(crumb_cl_op op, const char *more) {
     return crumb_xe_kernel(&device, kernel->file, options, false, kernel->entry);
 }
 
-/* ---- norm, gate, select, argmax -------------------------------------------------------------------------------- */
+/* ---- norm, gate, select, top -------------------------------------------------------------------------------- */
 
 static void norms_equal_reference(void **state) {
     (void)state;
@@ -135,32 +135,68 @@ static void select_keeps_the_wanted_rows(void **state) {
     free(x);
 }
 
-static void argmax_finds_the_first_of_the_largest(void **state) {
+/* Values in few steps, so that many are equal; NaN, both zeros and infinities among them. */
+static float *logits_of(uint32_t width) {
+    float *x = random_floats((size_t)ROWS * width, 8);
+    for (uint32_t i = 0; i < ROWS * width; i++) x[i] = rintf(x[i]);
+    for (uint32_t i = 0; i < width; i++) x[2 * width + i] = i % 3 == 0 ? NAN : i % 7 == 0 ? -0.0f : x[2 * width + i];
+    for (uint32_t i = 0; i < width; i++) x[3 * width + i] = i == width / 2 ? -1e30f : -INFINITY;
+    for (uint32_t i = 0; i < width; i++) x[4 * width + i] = NAN;
+    x[width - 1] = INFINITY;
+    return x;
+}
+
+/* The definition of CRUMB_OP_TOP, read off. */
+static void largest_of_row(const float *x, uint32_t width, uint32_t k, float *out) {
+    bool *taken = calloc(width, sizeof *taken);
+    for (uint32_t i = 0; i < k; i++) {
+        uint32_t best = UINT32_MAX;
+        for (uint32_t j = 0; j < width; j++)
+            if (!taken[j] && !isnan(x[j]) && (best == UINT32_MAX || x[j] > x[best])) best = j;
+        out[i] = best == UINT32_MAX ? -INFINITY : x[best];
+        memcpy(&out[k + i], &best, sizeof best);
+        if (best != UINT32_MAX) taken[best] = true;
+    }
+    free(taken);
+}
+
+static void top_finds_the_largest(void **state) {
     (void)state;
-    enum { WIDTH = 1000, PARTS = 7 };
-    float *x = random_floats(ROWS * WIDTH, 1);
-    const uint32_t want[ROWS] = {0, 999, 500, 143, 7};
-    x[0] = 2, x[1] = 2;
-    x[WIDTH + 999] = 2;
-    for (int i = 500; i < WIDTH; i++) x[2 * WIDTH + i] = 3;
-    x[3 * WIDTH + 143] = 2, x[3 * WIDTH + 900] = 2;
-    for (int i = 0; i < WIDTH; i++) x[4 * WIDTH + i] = i == 7 ? -1e30f : -INFINITY;
-    uint32_t got[ROWS];
-    cl_mem batch = batch_of(NULL, NULL, ROWS), logits = upload(x, ROWS * WIDTH * 4);
-    cl_mem values = upload(NULL, ROWS * PARTS * 4), indices = upload(NULL, ROWS * PARTS * 4),
-           out = upload(NULL, ROWS * 4);
-    cl_kernel parts = kernel_of(CRUMB_CL_ARGMAX_PARTS, ""), merge = kernel_of(CRUMB_CL_ARGMAX_MERGE, "");
-    crumb_xe_args(parts, 0, "bubbb", batch, (uint32_t)WIDTH, logits, values, indices);
-    crumb_xe_run(&device, parts, 128, PARTS, ROWS, 1);
-    crumb_xe_args(merge, 0, "bubbb", batch, (uint32_t)PARTS, values, indices, out);
-    crumb_xe_run(&device, merge, 128, 1, ROWS, 1);
-    crumb_xe_read(&device, out, got, sizeof got);
-    assert_memory_equal(got, want, sizeof got);
-    cl_mem all[] = {batch, logits, values, indices, out};
-    for (int i = 0; i < 5; i++) clReleaseMemObject(all[i]);
-    clReleaseKernel(parts);
-    clReleaseKernel(merge);
-    free(x);
+    static const struct {
+        uint32_t width, k;
+    } cases[] = {{1, 1}, {100, 128}, {2048, 16}, {2049, 128}, {40000, 128}, {5000, 1024}};
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        const uint32_t width = cases[c].width, k = cases[c].k;
+        float *x = logits_of(width), *want = malloc((size_t)ROWS * 2 * k * sizeof *want),
+              *got = calloc(2 * k * ROWS, 4);
+        for (int row = 0; row < ROWS; row++)
+            largest_of_row(x + (size_t)row * width, width, k, want + (size_t)row * 2 * k);
+        size_t key_bytes = (crumb_div_up(width, 2048) * k * ROWS + 1) * 8;
+        cl_mem batch = batch_of(NULL, NULL, ROWS), logits = upload(x, (size_t)ROWS * width * 4);
+        cl_mem keys[2] = {upload(NULL, key_bytes), upload(NULL, key_bytes)},
+               out = upload(NULL, (size_t)ROWS * 2 * k * 4);
+        uint32_t n_in = width;
+        for (int launch = 0, chunks = 2; chunks > 1; launch++) {
+            char options[64];
+            chunks = (int)crumb_div_up(n_in, 2048);
+            snprintf(options, sizeof options, "-D FIRST=%d -D LAST=%d -D K=%u", launch == 0, chunks == 1, k);
+            cl_kernel kernel = kernel_of(CRUMB_CL_TOP, options);
+            crumb_xe_args(kernel, 0, "buubbbb", batch, 0u, n_in, logits, keys[launch % 2 ^ 1], keys[launch % 2], out);
+            crumb_xe_run(&device, kernel, 128, (uint32_t)chunks, ROWS, 1);
+            clReleaseKernel(kernel);
+            n_in = (uint32_t)chunks * k;
+        }
+        crumb_xe_read(&device, out, got, (size_t)ROWS * 2 * k * 4);
+        for (int row = 0; row < ROWS; row++) { /* zeros are equal, whatever their sign */
+            assert_memory_equal(got + (2 * row + 1) * k, want + (2 * row + 1) * k, k * 4);
+            for (uint32_t i = 0; i < k; i++) assert_true(got[2 * row * k + i] == want[2 * row * k + i]);
+        }
+        cl_mem all[] = {batch, logits, keys[0], keys[1], out};
+        for (int i = 0; i < 5; i++) clReleaseMemObject(all[i]);
+        free(x);
+        free(want);
+        free(got);
+    }
 }
 
 /* ---- quantization ------------------------------------------------------------------------------------------------ */
@@ -390,7 +426,7 @@ int main(void) {
         cmocka_unit_test(norms_equal_reference),
         cmocka_unit_test(gates_equal_reference),
         cmocka_unit_test(select_keeps_the_wanted_rows),
-        cmocka_unit_test(argmax_finds_the_first_of_the_largest),
+        cmocka_unit_test(top_finds_the_largest),
         cmocka_unit_test(quantization_equals_reference),
         cmocka_unit_test(embeddings_equal_reference),
         cmocka_unit_test(float_layers_are_near_the_reference),

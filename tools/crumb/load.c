@@ -39,6 +39,11 @@ static crumb_status find_kv_type(const cli_options *options, crumb_kv_type *out,
         k ? k : "f16", v ? v : "f16", own ? own : "f16");
 }
 
+static crumb_verify verify_of(const char *text) {
+    if (text && strcmp(text, "on") == 0) return CRUMB_VERIFY_ALWAYS;
+    return text && strcmp(text, "off") == 0 ? CRUMB_VERIFY_NEVER : CRUMB_VERIFY_AUTO;
+}
+
 crumb_status cli_model_open(const cli_options *options, const char *path, const char *synthetic, int n_threads,
                             crumb_model **out, crumb_error *err) {
     cli_catch_interrupt(); /* from here on there is something to end cleanly */
@@ -52,6 +57,7 @@ crumb_status cli_model_open(const cli_options *options, const char *path, const 
     params.target = options->target;
     params.n_threads = n_threads;
     params.tuning = options->tuning;
+    params.verify = verify_of(options->verify);
     params.progress = cli_progress;
     params.progress_user = (void *)(synthetic ? "making weights" : "loading");
     params.log = on_log;

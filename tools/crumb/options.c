@@ -28,7 +28,12 @@ const cli_option cli_option_table[] = {
      .help = "which implementation drives the device; cl: OpenCL"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_ENGINE,
      .help = "force a kernel tier that this machine has: cpu:scalar, cpu:avx2, cpu:avxvnni, "
-             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a"},
+             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, "
+             "cl:dpas"},
+    {"--verify", CLI_OPTIONAL, "on|off|auto", AT(verify), "auto", .commands = CLI_ENGINE,
+     .help =
+         "check a GPU's kernels against the CPU's, layer by layer, before anything runs; auto: once for each driver "
+         "and kind of model"},
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_ENGINE,
      .help = "how activations are quantized: as the weights' type wants it, not at all (slow, for comparing with float "
              "references), int8 with one scale per token, or int8 with one scale per weight group"},
@@ -144,7 +149,8 @@ const cli_option cli_option_table[] = {
      .help = "shapes of the layer: outputs x inputs x rows of activations"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_KERNELS,
      .help = "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, "
-             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a"},
+             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, "
+             "cl:dpas"},
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_KERNELS | CLI_TUNE,
      .help = "how activations are quantized: as models of the format want it, not at all, or int8 with one scale per "
              "row or per weight group"},

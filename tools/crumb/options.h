@@ -36,7 +36,7 @@ typedef struct cli_texts {
 /* What the options are set to. Texts are NULL when not given. */
 typedef struct cli_options {
     /* model and machine */
-    const char *model, *device, *backend, *target, *hf_repo;
+    const char *model, *device, *backend, *target, *verify, *hf_repo;
     const char *activation, *kv_cache, *cache_type_k, *cache_type_v;
     int64_t n_threads, n_threads_batch, n_ctx, n_batch, n_ubatch;
     bool mlock, verbose, quiet, json, list_devices, roofline, help;

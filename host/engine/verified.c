@@ -1,0 +1,98 @@
+/* What earlier runs have found out about devices' kernels, one small file each: its key, a line, its content. */
+#include "host/engine/verify.h"
+
+#include "host/base/cache.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_SIZE = 512, MAX_FILE = 1024 };
+
+static uint64_t hash_u32(uint64_t hash, uint32_t value) {
+    return crumb_hash(hash, &value, sizeof value);
+}
+
+static uint64_t hash_matrix(uint64_t hash, const crumb_matrix *w) {
+    const uint32_t facts[] = {w->type, w->bits, w->m, w->k, w->group, w->super_group, w->scales_f32, w->mins != NULL};
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) hash = hash_u32(hash, facts[i]);
+    return hash;
+}
+
+/* Of what decides which kernels a model runs. */
+static uint64_t hash_network(const crumb_network *net) {
+    const crumb_hparams *h = &net->hparams;
+    const uint32_t facts[] = {h->num_attention_heads, h->num_key_value_heads, h->head_dim, h->rope_dims, h->hidden_act};
+    uint64_t hash = crumb_hash(CRUMB_HASH_SEED, net->arch->name, strlen(net->arch->name));
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) hash = hash_u32(hash, facts[i]);
+    hash = hash_matrix(hash_matrix(hash, &net->embedding), &net->head.matrix);
+    for (uint32_t i = 0; i < h->num_hidden_layers; i++) {
+        const crumb_layer *l = &net->layers[i];
+        const crumb_weight *weights[] = {&l->attn_q,   &l->attn_k, &l->attn_v,  &l->attn_output,
+                                         &l->ffn_gate, &l->ffn_up, &l->ffn_down};
+        for (size_t j = 0; j < sizeof weights / sizeof *weights; j++) hash = hash_matrix(hash, &weights[j]->matrix);
+    }
+    return hash;
+}
+
+static void model_key(const crumb_model *m, char key[KEY_SIZE]) {
+    const crumb_device_info *d = &m->device_info;
+    snprintf(key, KEY_SIZE, "crumb-verified 1\n%s\n%s\n%s\n%s\n%016" PRIx64 "\n", m->backend->name, d->detail,
+             d->kernels, d->target, hash_network(&m->net));
+}
+
+static void device_key(const crumb_model *m, char key[KEY_SIZE]) {
+    const crumb_device_info *d = &m->device_info;
+    snprintf(key, KEY_SIZE, "crumb-target 1\n%s\n%s\n%s\n", m->backend->name, d->detail, d->kernels);
+}
+
+static bool file_of(const char *key, char *path, size_t size) {
+    char name[64];
+    snprintf(name, sizeof name, "verified/%016" PRIx64, crumb_hash(CRUMB_HASH_SEED, key, strlen(key)));
+    return crumb_cache_path(name, path, size);
+}
+
+static bool recall(const char *key, char *out, size_t size) {
+    char path[1024];
+    void *bytes;
+    size_t n, n_key = strlen(key);
+    if (!file_of(key, path, sizeof path) || crumb_cache_read(path, MAX_FILE, &bytes, &n, NULL) != CRUMB_OK)
+        return false;
+    const bool known = n >= n_key && n - n_key < size && memcmp(bytes, key, n_key) == 0;
+    if (known) snprintf(out, size, "%.*s", (int)(n - n_key), (const char *)bytes + n_key);
+    free(bytes);
+    return known;
+}
+
+/* Where nothing can be kept, the next run finds out again. */
+static void remember(const char *key, const char *content) {
+    char path[1024], text[KEY_SIZE + 64];
+    if (!file_of(key, path, sizeof path)) return;
+    snprintf(text, sizeof text, "%s%s", key, content);
+    crumb_cache_write(path, text, strlen(text), NULL);
+}
+
+bool crumb_engine_is_verified(const crumb_model *m) {
+    char key[KEY_SIZE], content[32];
+    model_key(m, key);
+    return recall(key, content, sizeof content) && strcmp(content, "right") == 0;
+}
+
+void crumb_engine_remember_verified(const crumb_model *m) {
+    char key[KEY_SIZE];
+    model_key(m, key);
+    remember(key, "right");
+}
+
+bool crumb_engine_recall_target(const crumb_model *m, char out[32]) {
+    char key[KEY_SIZE];
+    device_key(m, key);
+    return recall(key, out, 32) && *out;
+}
+
+void crumb_engine_remember_target(const crumb_model *m, const char *target) {
+    char key[KEY_SIZE];
+    device_key(m, key);
+    remember(key, target);
+}

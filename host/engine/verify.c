@@ -1,0 +1,275 @@
+#include "host/engine/verify.h"
+
+#include "host/base/memory.h"
+#include "host/kernel/op.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A device agrees to the bit but for what a norm's last bit makes of it (cl/README.md): a code of 127 that becomes its
+ * neighbour, in one of a thousand values. Kernels that are wrong are wrong by the size of their results. */
+static const double tolerance = 1e-4; /* squared error, as a part of the CPU's squares */
+
+enum { BATCH = 5, N_ROWS = BATCH + 1, N_CTX = 16 }; /* rows in a batch, then one by itself */
+
+/* One of the two that are compared. */
+typedef struct side {
+    const crumb_backend *backend;
+    crumb_device *device;
+    crumb_kv_cache *kv;
+    crumb_op *ops;
+    crumb_plan *plan;
+} side;
+
+typedef struct verifier {
+    const crumb_model *m;
+    side gpu, cpu;
+    crumb_graph graph; /* of the layer under way; its ops are the device's */
+    void **owned;      /* what the CPU's ops name in their stead */
+    size_t n_owned, owned_capacity;
+    float *x; /* [N_ROWS][hidden]: the layer's input, as the device has made it */
+    crumb_row rows[N_ROWS];
+    crumb_error *err;
+} verifier;
+
+/* ---- the CPU's copies of weights --------------------------------------------------------------------------- */
+
+static void free_owned(verifier *v) {
+    for (size_t i = 0; i < v->n_owned; i++) free(v->owned[i]);
+    v->n_owned = 0;
+}
+
+static crumb_status own(verifier *v, uint64_t n_bytes, void **out) {
+    if (v->n_owned == v->owned_capacity) {
+        size_t capacity = 2 * v->owned_capacity + 64;
+        void **grown = realloc((void *)v->owned, capacity * sizeof *grown);
+        if (!grown) return crumb_fail(v->err, CRUMB_ERR_MEMORY, "not enough memory to check the device's kernels");
+        v->owned = grown;
+        v->owned_capacity = capacity;
+    }
+    /* kernels of the CPU read whole lines */
+    CRUMB_TRY(crumb_calloc(1, n_bytes + 64, "checking the device's kernels", out, v->err));
+    v->owned[v->n_owned++] = *out;
+    return CRUMB_OK;
+}
+
+static crumb_status copy(verifier *v, const void *host, uint64_t n_bytes, const void **out) {
+    void *memory;
+    *out = NULL;
+    if (!host || n_bytes == 0) return CRUMB_OK;
+    CRUMB_TRY(own(v, n_bytes, &memory));
+    *out = memory;
+    return v->gpu.backend->device.buffer_read(v->gpu.device, host, n_bytes, memory, v->err);
+}
+
+static crumb_status copy_floats(verifier *v, const float *host, uint64_t n, const float **out) {
+    const void *memory;
+    CRUMB_TRY(copy(v, host, n * sizeof *host, &memory));
+    *out = memory;
+    return CRUMB_OK;
+}
+
+static crumb_status copy_matrix(verifier *v, const crumb_matrix *w, const crumb_matrix **out) {
+    const crumb_matrix_bytes n = crumb_matrix_get_bytes(w);
+    const void *supers, *super_mins;
+    void *memory;
+    CRUMB_TRY(own(v, sizeof *w, &memory));
+    crumb_matrix *c = memory;
+    *c = *w;
+    *out = c;
+    CRUMB_TRY(copy(v, w->codes, n.codes, &c->codes));
+    CRUMB_TRY(copy(v, w->scales, n.scales, &c->scales));
+    CRUMB_TRY(copy(v, w->mins, n.mins, &c->mins));
+    CRUMB_TRY(copy(v, w->supers, n.supers, &supers));
+    CRUMB_TRY(copy(v, w->super_mins, n.super_mins, &super_mins));
+    c->supers = supers;
+    c->super_mins = super_mins;
+    return CRUMB_OK;
+}
+
+static crumb_status copy_weights(verifier *v, crumb_op *op) {
+    switch (op->kind) {
+    case CRUMB_OP_EMBED: return copy_matrix(v, op->embed.table, &op->embed.table);
+    case CRUMB_OP_RMS_NORM: return copy_floats(v, op->norm.weight, v->graph.values[op->norm.x].width, &op->norm.weight);
+    case CRUMB_OP_ROPE: return copy_floats(v, op->rope.inv_freq, op->rope.dims / 2, &op->rope.inv_freq);
+    case CRUMB_OP_LINEAR:
+        for (int i = 0; i < op->linear.n_parts; i++) {
+            crumb_linear_part *part = &op->linear.part[i];
+            CRUMB_TRY(copy_floats(v, part->bias, part->w->m, &part->bias));
+            CRUMB_TRY(copy_matrix(v, part->w, &part->w));
+        }
+        return CRUMB_OK;
+    case CRUMB_OP_INPUT:
+    case CRUMB_OP_ATTENTION:
+    case CRUMB_OP_GATED:
+    case CRUMB_OP_SELECT:
+    case CRUMB_OP_TOP:
+    case CRUMB_OP_SIGNAL:
+    case CRUMB_OP_WAIT: break;
+    }
+    return CRUMB_OK;
+}
+
+/* ---- running a layer on both ------------------------------------------------------------------------------- */
+
+/* Rows [row0, row0 + n) through the first n_ops of the layer. */
+static crumb_status run(verifier *v, side *s, size_t n_ops, uint32_t row0, uint32_t n) {
+    crumb_plan_desc desc = {.ops = s->ops,
+                            .n_ops = n_ops,
+                            .values = v->graph.values,
+                            .n_values = v->graph.n_values,
+                            .max_rows = n,
+                            .max_outputs = n,
+                            .kv = s->kv};
+    const size_t hidden = v->m->net.hparams.hidden_size;
+    if (s->plan) s->backend->plan.destroy(s->plan);
+    s->plan = NULL;
+    CRUMB_TRY(s->backend->plan.record(s->device, &desc, &s->plan, v->err));
+    if (s->ops[0].kind == CRUMB_OP_INPUT)
+        CRUMB_TRY(s->backend->plan.write(s->plan, s->ops[0].input.out, v->x + row0 * hidden, n, v->err));
+    return s->backend->plan.replay(s->plan, v->rows + row0, n, v->err);
+}
+
+/* Nothing but zeros is no result to agree with: weights that a device does not give back look like that. */
+static double error_of(const float *got, const float *expected, size_t n) {
+    double error = 0, power = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = (double)got[i] - (double)expected[i];
+        error += d * d;
+        power += (double)expected[i] * (double)expected[i];
+    }
+    if (!isfinite(error)) return INFINITY;
+    return power > 0 ? error / power : INFINITY;
+}
+
+/* The squared error of a value that both plans have kept; *got: the device's rows. */
+static crumb_status compare(verifier *v, crumb_value value, double *error, const float **got) {
+    const float *expected;
+    uint32_t n_got, n_expected;
+    CRUMB_TRY(v->gpu.backend->plan.read(v->gpu.plan, value, got, &n_got, v->err));
+    CRUMB_TRY(v->cpu.backend->plan.read(v->cpu.plan, value, &expected, &n_expected, v->err));
+    *error = n_got == n_expected ? error_of(*got, expected, (size_t)n_got * v->graph.values[value].width) : INFINITY;
+    return CRUMB_OK;
+}
+
+/* ---- naming what differs ----------------------------------------------------------------------------------- */
+
+static void describe(const crumb_op *op, char *out, size_t size) {
+    int length = snprintf(out, size, "%s", crumb_op_name(op->kind));
+    if (op->kind != CRUMB_OP_LINEAR) return;
+    for (int i = 0; i < op->linear.n_parts && length > 0 && (size_t)length < size; i++) {
+        const crumb_matrix *w = op->linear.part[i].w;
+        length += snprintf(out + length, size - (size_t)length, "%s%s %u x %u", i ? ", " : " of ",
+                           crumb_type_get_info(w->type)->name, w->m, w->k);
+    }
+}
+
+/* Whether the last of the layer's first n_ops differs; what cannot be read at its end does not. */
+static bool op_differs(verifier *v, size_t n_ops, uint32_t row0, uint32_t n) {
+    crumb_value values[CRUMB_OP_MAX_VALUES];
+    crumb_error none, *err = v->err;
+    const size_t n_values = crumb_op_writes(&v->gpu.ops[n_ops - 1], values);
+    bool differs = false;
+    v->err = &none;
+    if (v->gpu.ops[n_ops - 1].kind != CRUMB_OP_INPUT && run(v, &v->gpu, n_ops, row0, n) == CRUMB_OK &&
+        run(v, &v->cpu, n_ops, row0, n) == CRUMB_OK)
+        for (size_t i = 0; i < n_values && !differs; i++) {
+            double error;
+            const float *got;
+            differs = compare(v, values[i], &error, &got) == CRUMB_OK && !(error <= tolerance);
+        }
+    v->err = err;
+    return differs;
+}
+
+static crumb_status fail(verifier *v, uint32_t layer, uint32_t row0, uint32_t n, double error) {
+    char where[256] = "";
+    for (size_t i = 1; i <= v->graph.n_ops && !*where; i++)
+        if (op_differs(v, i, row0, n)) describe(&v->gpu.ops[i - 1], where, sizeof where);
+    return crumb_fail(v->err, CRUMB_ERR_VERIFY,
+                      "%s (%s) computes wrongly with its kernels '%s': layer %u differs from the CPU's by %.2g of its "
+                      "power with %u row%s%s%s",
+                      v->m->device_info.name, v->m->device_info.detail, v->m->device_info.target, layer, error, n,
+                      n == 1 ? "" : "s", *where ? ", first at " : "", where);
+}
+
+/* ---- all layers -------------------------------------------------------------------------------------------- */
+
+static crumb_status verify_rows(verifier *v, uint32_t layer, crumb_value out, uint32_t row0, uint32_t n) {
+    const size_t hidden = v->m->net.hparams.hidden_size;
+    const bool last = layer + 1 == v->m->net.hparams.num_hidden_layers;
+    const float *got;
+    double error;
+    CRUMB_TRY(run(v, &v->gpu, v->graph.n_ops, row0, n));
+    CRUMB_TRY(run(v, &v->cpu, v->graph.n_ops, row0, n));
+    CRUMB_TRY(compare(v, out, &error, &got));
+    if (!(error <= tolerance)) return fail(v, layer, row0, n, error);
+    if (!last) memcpy(v->x + row0 * hidden, got, n * hidden * sizeof *got);
+    return CRUMB_OK;
+}
+
+static crumb_status verify_layer(verifier *v, uint32_t layer) {
+    void *ops;
+    crumb_graph_free(&v->graph);
+    free_owned(v);
+    crumb_graph_init(&v->graph, CRUMB_ACTIVATION_AUTO, v->err);
+    const crumb_value out = crumb_network_span(&v->m->net, &v->graph, layer, layer + 1);
+    CRUMB_TRY(v->graph.status);
+    CRUMB_TRY(own(v, v->graph.n_ops * sizeof *v->cpu.ops, &ops));
+    memcpy(ops, v->graph.ops, v->graph.n_ops * sizeof *v->cpu.ops);
+    v->gpu.ops = v->graph.ops;
+    v->cpu.ops = ops;
+    for (size_t i = 0; i < v->graph.n_ops; i++) CRUMB_TRY(copy_weights(v, &v->cpu.ops[i]));
+    CRUMB_TRY(verify_rows(v, layer, out, 0, BATCH));
+    return verify_rows(v, layer, out, BATCH, N_ROWS - BATCH);
+}
+
+static crumb_status begin_side(verifier *v, side *s) {
+    const crumb_hparams *h = &v->m->net.hparams;
+    const crumb_kv_params kv = {.n_layers = h->num_hidden_layers,
+                                .n_sequences = 1,
+                                .n_ctx = N_CTX,
+                                .n_head_kv = h->num_key_value_heads,
+                                .head_dim = h->head_dim};
+    uint64_t n_bytes;
+    return s->backend->device.kv_create(s->device, &kv, &s->kv, &n_bytes, v->err);
+}
+
+static void end_side(side *s) {
+    if (s->plan) s->backend->plan.destroy(s->plan);
+    if (s->kv) s->backend->device.kv_destroy(s->device, s->kv);
+}
+
+static crumb_status verify_all(verifier *v) {
+    const crumb_hparams *h = &v->m->net.hparams;
+    const crumb_device_params cpu = {.n_threads = v->m->device_info.n_threads};
+    void *memory;
+    CRUMB_TRY(crumb_calloc(N_ROWS, h->hidden_size * sizeof(float), "checking the device's kernels", &memory, v->err));
+    v->x = memory;
+    for (uint32_t i = 0; i < N_ROWS; i++)
+        v->rows[i] =
+            (crumb_row){.token = (int32_t)((i * 7919u + 1) % h->vocab_size), .position = i, .wants_output = true};
+    CRUMB_TRY(crumb_backend_cpu.device.open(&cpu, &v->cpu.device, v->err));
+    CRUMB_TRY(begin_side(v, &v->gpu));
+    CRUMB_TRY(begin_side(v, &v->cpu));
+    for (uint32_t i = 0; i < h->num_hidden_layers; i++) CRUMB_TRY(verify_layer(v, i));
+    return CRUMB_OK;
+}
+
+crumb_status crumb_engine_verify(crumb_model *m, crumb_error *err) {
+    verifier v = {.m = m,
+                  .gpu = {.backend = m->backend, .device = m->device},
+                  .cpu = {.backend = &crumb_backend_cpu},
+                  .err = err};
+    crumb_status status = verify_all(&v);
+    end_side(&v.gpu);
+    end_side(&v.cpu);
+    if (v.cpu.device) crumb_backend_cpu.device.close(v.cpu.device);
+    crumb_graph_free(&v.graph);
+    free_owned(&v);
+    free((void *)v.owned);
+    free(v.x);
+    return status;
+}
