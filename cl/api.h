@@ -5,6 +5,7 @@
 
 #define CL_TARGET_OPENCL_VERSION          300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS /* clCreateCommandQueue, which every version has */
+#define CL_ENABLE_BETA_EXTENSIONS         /* newer headers count cl_khr_command_buffer among these */
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
 

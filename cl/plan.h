@@ -3,6 +3,7 @@
 #ifndef CRUMB_CL_PLAN_H
 #define CRUMB_CL_PLAN_H
 
+#include "cl/commands.h"
 #include "cl/kv.h"
 #include "host/kernel/op.h"
 
@@ -74,6 +75,7 @@ struct crumb_plan {
     uint64_t other_bytes;
     uint32_t n_rows, n_outputs, number;
 
+    crumb_cl_commands commands;
     crumb_plan_times *times; /* NULL: not measured */
     cl_event *events;        /* [n_launches] while measured */
 };
@@ -81,6 +83,9 @@ struct crumb_plan {
 static inline const crumb_cl_memory *crumb_cl_value_memory(const crumb_plan *p, crumb_value v) {
     return &p->values[p->values[v].owner].memory;
 }
+
+/* A launch's global sizes for the rows of this replay; false: it has none. */
+bool crumb_cl_launch_sizes(const crumb_plan *p, const crumb_cl_launch *l, size_t global[3]);
 
 crumb_status crumb_cl_plan_record(crumb_device *d, const crumb_plan_desc *desc, crumb_plan **out, crumb_error *err);
 crumb_status crumb_cl_plan_write(crumb_plan *p, crumb_value value, const float *rows, uint32_t n_rows,

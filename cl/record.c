@@ -214,6 +214,7 @@ static crumb_status start_plan(crumb_plan *p, crumb_device *d, const crumb_plan_
     p->kv = desc->kv;
     p->max_rows = desc->max_rows;
     p->max_outputs = desc->max_outputs;
+    crumb_cl_commands_find(d, &p->commands);
     p->n_values = desc->n_values;
     CRUMB_TRY(crumb_inputs_find(desc, &p->inputs, err));
     CRUMB_TRY(crumb_calloc(desc->n_values, sizeof *p->values, "a plan", &memory, err));

@@ -48,16 +48,25 @@ static crumb_status set_chunks(crumb_plan *p, crumb_error *err) {
 
 /* ---- launches ------------------------------------------------------------------------------------------------ */
 
-static cl_int enqueue(const crumb_plan *p, const crumb_cl_launch *l, cl_command_queue queue, cl_event *event) {
-    size_t global[3];
+bool crumb_cl_launch_sizes(const crumb_plan *p, const crumb_cl_launch *l, size_t global[3]) {
     const uint32_t n = l->on_outputs ? p->n_outputs : p->n_rows;
-    if (n == 0) return CL_SUCCESS;
     for (uint8_t i = 0; i < l->n_dims; i++)
         global[i] = (i == l->row_dim ? (n + l->tokens - 1) / l->tokens : l->groups[i]) * l->local[i];
+    return n > 0;
+}
+
+static cl_int enqueue(const crumb_plan *p, const crumb_cl_launch *l, cl_command_queue queue, cl_event *event) {
+    size_t global[3];
+    if (!crumb_cl_launch_sizes(p, l, global)) return CL_SUCCESS;
     return clEnqueueNDRangeKernel(queue, l->kernel, l->n_dims, NULL, global, l->local, 0, NULL, event);
 }
 
 static crumb_status run(crumb_plan *p, cl_command_queue queue, crumb_error *err) {
+    const crumb_cl_sizes sizes = {p->n_rows, p->n_outputs, p->chunks};
+    if (!p->times && crumb_cl_commands_ready(p, &sizes)) {
+        const cl_int code = crumb_cl_commands_run(p);
+        return code == CL_SUCCESS ? CRUMB_OK : failed(p, "starting a plan", code, err);
+    }
     for (size_t i = 0; i < p->n_launches; i++) {
         cl_int code = enqueue(p, &p->launches[i], queue, p->times ? &p->events[i] : NULL);
         if (code != CL_SUCCESS) return failed(p, "starting a kernel", code, err);
@@ -174,6 +183,7 @@ uint64_t crumb_cl_plan_scratch_bytes(const crumb_plan *p) {
 void crumb_cl_plan_destroy(crumb_plan *p) {
     if (!p) return;
     crumb_device *d = p->device;
+    crumb_cl_commands_free(&p->commands);
     for (size_t i = 0; i < p->n_launches; i++)
         if (p->launches[i].kernel) clReleaseKernel(p->launches[i].kernel);
     if (d) {

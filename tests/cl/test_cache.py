@@ -18,7 +18,8 @@ class Cache(unittest.TestCase):
     def tell(self, cache=None):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("CRUMB_")}
         environment["XDG_CACHE_HOME"] = str(cache or self.cache)
-        done = subprocess.run([COMMAND, "run", "--device", "gpu0", "-p", "Once upon", "-n", "8", "--temp", "0"],
+        done = subprocess.run([COMMAND, "run", "--device", "gpu0", "--verify", "on", "-p", "Once upon", "-n", "8",
+                               "--temp", "0"],
                               env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
         if "no GPU" in done.stderr and done.returncode == 4:
             print(done.stderr, file=sys.stderr)
