@@ -86,3 +86,42 @@ void crumb_cl_advise(size_t n_icds, char *out, size_t size) {
         snprintf(out, size, "no OpenCL driver offers a GPU");
     }
 }
+
+/* ---- a device that is there ------------------------------------------------------------------------------------ */
+
+/* The largest of a PCI device's memory regions; 0: not known. */
+static uint64_t largest_region(const char *pci) {
+    char path[300];
+    unsigned long long begin, end, flags;
+    uint64_t largest = 0;
+    snprintf(path, sizeof path, "%s/%.100s/resource", pci_folder, pci);
+    FILE *f = fopen(path, "r");
+    if (!f) return 0;
+    while (fscanf(f, "%llx %llx %llx", &begin, &end, &flags) == 3)
+        if (end > begin && end - begin + 1 > largest) largest = end - begin + 1;
+    fclose(f);
+    return largest;
+}
+
+/* Intel numbers its drivers by year and week. Those of 2022 know no 2-bit matrix instructions. */
+static bool is_old(const char *driver) {
+    unsigned year, week;
+    return sscanf(driver, "%u.%u.", &year, &week) == 2 && year >= 18 && year < 23;
+}
+
+void crumb_cl_advise_device(const crumb_cl_facts *f, char *out, size_t size) {
+    *out = 0;
+    if (f->vendor_id != 0x8086 || !f->is_gpu) return;
+    const uint64_t region = f->unified || !*f->pci ? 0 : largest_region(f->pci);
+    if (is_old(f->driver))
+        snprintf(out, size,
+                 "driver %.40s is too old for 2-bit matrix instructions: install a newer intel-opencl-icd (Debian 13, "
+                 "Ubuntu 24.04, or the packages of github.com/intel/compute-runtime)",
+                 f->driver);
+    else if (region && region < f->memory_bytes / 2)
+        snprintf(
+            out, size,
+            "resizable BAR is off: the processor reaches %llu MB of its memory at a time, which makes loading slow; "
+            "turn on Resizable BAR and Above 4G Decoding in the firmware's settings",
+            (unsigned long long)(region >> 20));
+}

@@ -12,12 +12,15 @@
 #include "host/base/error.h"
 
 /* cl_intel_device_attribute_query, cl_khr_pci_bus_info, cl_intel_required_subgroup_size */
-#define CRUMB_CL_IP_VERSION      0x4250
-#define CRUMB_CL_NUM_SLICES      0x4252
-#define CRUMB_CL_SUB_SLICES      0x4253
-#define CRUMB_CL_SUB_GROUP_SIZES 0x4108
-#define CRUMB_CL_PCI_BUS_INFO    0x410F
-#define CRUMB_CL_VENDOR_INTEL    0x8086
+#define CRUMB_CL_IP_VERSION        0x4250
+#define CRUMB_CL_NUM_SLICES        0x4252
+#define CRUMB_CL_SUB_SLICES        0x4253
+#define CRUMB_CL_EUS_PER_SUB_SLICE 0x4254
+#define CRUMB_CL_THREADS_PER_EU    0x4255
+#define CRUMB_CL_FEATURES          0x4256
+#define CRUMB_CL_SUB_GROUP_SIZES   0x4108
+#define CRUMB_CL_PCI_BUS_INFO      0x410F
+#define CRUMB_CL_VENDOR_INTEL      0x8086
 /* cl_intel_mem_alloc_buffer_location and NEO: allocations beyond CL_DEVICE_MAX_MEM_ALLOC_SIZE */
 #define CRUMB_CL_UNRESTRICTED_SIZE (1u << 23)
 

@@ -58,7 +58,7 @@ size_t crumb_cl_device_list(crumb_device_listing *out, size_t capacity, char *no
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
 /* What `name` was when it was listed. */
-static crumb_status find_facts(const char *name, crumb_cl_facts *out, char listed[16], crumb_error *err) {
+static crumb_status find_facts(const char *name, bool to_test, crumb_cl_facts *out, char listed[16], crumb_error *err) {
     crumb_cl_found *found = calloc(1, sizeof *found);
     if (!found) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory to look for OpenCL devices");
     crumb_cl_discover(found);
@@ -71,7 +71,7 @@ static crumb_status find_facts(const char *name, crumb_cl_facts *out, char liste
         status = CRUMB_OK;
     }
     free(found);
-    if (status == CRUMB_OK && *out->unusable)
+    if (status == CRUMB_OK && *out->unusable && !(to_test && out->is_wrong))
         status = crumb_fail(err, CRUMB_ERR_DEVICE, "%s (%.80s) cannot be used: %s", listed, out->name, out->unusable);
     return status;
 }
@@ -95,9 +95,9 @@ static bool find_id(crumb_device *d) {
     return strcmp(name, f->name) == 0;
 }
 
-static crumb_status find_device(crumb_device *d, const char *name, crumb_error *err) {
+static crumb_status find_device(crumb_device *d, const char *name, bool to_test, crumb_error *err) {
     for (int attempt = 0; attempt < 2; attempt++) {
-        CRUMB_TRY(find_facts(name, &d->facts, d->name, err));
+        CRUMB_TRY(find_facts(name, to_test, &d->facts, d->name, err));
         if (find_id(d)) return CRUMB_OK;
         crumb_cl_discover_again();
     }
@@ -119,6 +119,14 @@ static bool find_usm(crumb_device *d) {
            find_function(d, "clEnqueueMemcpyINTEL", &d->usm.copy);
 }
 
+crumb_cl_target crumb_cl_device_most(const crumb_device *d) {
+    char why[160];
+    return (crumb_cl_target){.rung = rung_of(&d->facts, why, sizeof why),
+                             .sub_group = matrix_sub_group(&d->facts),
+                             .local_bytes = d->facts.local_bytes,
+                             .max_work_group = (uint32_t)d->facts.max_work_group};
+}
+
 /* The highest rung, or what `target` ("cl:portable") says. */
 static crumb_status choose_rung(crumb_device *d, const char *target, crumb_error *err) {
     char why[160];
@@ -132,10 +140,8 @@ static crumb_status choose_rung(crumb_device *d, const char *target, crumb_error
     if (wanted > best || (wanted == CRUMB_CL_DP4A && !d->facts.has_dot_product))
         return crumb_fail(err, CRUMB_ERR_DEVICE, "target '%s': %s has only %s: %s", target, d->label,
                           crumb_cl_rung_name(best), why);
-    d->ladder = (crumb_cl_target){.rung = wanted,
-                                  .sub_group = matrix_sub_group(&d->facts),
-                                  .local_bytes = d->facts.local_bytes,
-                                  .max_work_group = (uint32_t)d->facts.max_work_group};
+    d->ladder = crumb_cl_device_most(d);
+    d->ladder.rung = wanted;
     return CRUMB_OK;
 }
 
@@ -149,29 +155,47 @@ static crumb_status create_queue(crumb_device *d, crumb_error *err) {
     return CRUMB_OK;
 }
 
-static crumb_status open_device(crumb_device *d, const crumb_device_params *params, crumb_error *err) {
+static crumb_status open_device(crumb_device *d, const crumb_device_params *params, bool to_test, crumb_error *err) {
     int cpus[1024];
     d->log = params->log;
     d->log_user = params->log_user;
+    d->tuning = params->tuning;
+    d->find_tuning = params->find_tuning;
     d->n_threads = params->n_threads > 0 ? params->n_threads : crumb_cpu_physical(cpus, 1024);
-    CRUMB_TRY(find_device(d, params->device, err));
+    CRUMB_TRY(find_device(d, params->device, to_test, err));
     snprintf(d->label, sizeof d->label, "%s (%.100s)", d->name, d->facts.name);
     CRUMB_TRY(choose_rung(d, params->target, err));
     d->has_usm = find_usm(d);
     return create_queue(d, err);
 }
 
-crumb_status crumb_cl_device_open(const crumb_device_params *params, crumb_device **out, crumb_error *err) {
+static crumb_status create_device(const crumb_device_params *params, bool to_test, crumb_device **out,
+                                  crumb_error *err) {
     void *memory;
     *out = NULL;
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "the OpenCL device", &memory, err));
     crumb_device *d = memory;
-    crumb_status status = open_device(d, params, err);
+    crumb_status status = open_device(d, params, to_test, err);
     if (status == CRUMB_OK)
         *out = d;
     else
         crumb_cl_device_close(d);
     return status;
+}
+
+crumb_status crumb_cl_device_open(const crumb_device_params *params, crumb_device **out, crumb_error *err) {
+    return create_device(params, false, out, err);
+}
+
+crumb_status crumb_cl_device_open_to_test(const crumb_device_params *params, crumb_device **out, crumb_error *err) {
+    return create_device(params, true, out, err);
+}
+
+bool crumb_cl_device_can_measure(crumb_device *d) {
+    cl_int code = CL_SUCCESS;
+    if (!d->profiling) d->profiling = clCreateCommandQueue(d->context, d->id, CL_QUEUE_PROFILING_ENABLE, &code);
+    if (code != CL_SUCCESS) d->profiling = NULL;
+    return d->profiling != NULL;
 }
 
 void crumb_cl_device_close(crumb_device *d) {

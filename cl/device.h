@@ -38,12 +38,20 @@ struct crumb_device {
     crumb_cl_program *programs; /* built so far */
     size_t n_programs;
     int n_threads;
+    crumb_tuning *tuning; /* measured choices; not owned; NULL: none */
+    crumb_tuning_find_fn *find_tuning;
     crumb_log_fn log; /* NULL: none */
     void *log_user;
 };
 
 crumb_status crumb_cl_device_open(const crumb_device_params *params, crumb_device **out, crumb_error *err);
+/* The same, also for a device that is refused because its results are wrong: for tests of its kernels. */
+crumb_status crumb_cl_device_open_to_test(const crumb_device_params *params, crumb_device **out, crumb_error *err);
 void crumb_cl_device_close(crumb_device *d);
+/* All that the device's kernels could use, whatever rung plans stand on. */
+crumb_cl_target crumb_cl_device_most(const crumb_device *d);
+/* Makes d->profiling; false where the device cannot measure. */
+bool crumb_cl_device_can_measure(crumb_device *d);
 void crumb_cl_device_get_info(const crumb_device *d, crumb_device_info *out);
 size_t crumb_cl_device_list(crumb_device_listing *out, size_t capacity, char *note, size_t note_size);
 

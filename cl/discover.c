@@ -242,5 +242,7 @@ void crumb_cl_describe(const crumb_cl_facts *f, size_t index, crumb_device_listi
     snprintf(out->detail, sizeof out->detail, "%.90s", f->name);
     snprintf(out->driver, sizeof out->driver, "%.80s %.60s", f->platform_name, f->driver);
     snprintf(out->unusable, sizeof out->unusable, "%s", f->unusable);
+    snprintf(out->units, sizeof out->units, "%s", f->xe_cores ? "Xe-cores" : "compute units");
     describe_features(f, out->features, sizeof out->features);
+    crumb_cl_advise_device(f, out->advice, sizeof out->advice);
 }

@@ -24,5 +24,7 @@ void crumb_cl_describe(const crumb_cl_facts *f, size_t index, crumb_device_listi
 /* Why no driver offers a GPU, and what to do, from what the system says of its PCI devices and render nodes (advice.c).
  * n_icds: OpenCL drivers that are installed. */
 void crumb_cl_advise(size_t n_icds, char *out, size_t size);
+/* What keeps a device that is there from its best, where it can be known: its driver's age, resizable BAR. */
+void crumb_cl_advise_device(const crumb_cl_facts *f, char *out, size_t size);
 
 #endif

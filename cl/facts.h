@@ -36,7 +36,8 @@ enum { CRUMB_CL_MAX_DEVICES = 16, CRUMB_CL_TEXT = 160 };
     X(has_matrix) /* DPAS */                                                                                           \
     X(has_2d_blocks)                                                                                                   \
     X(has_bf16)                                                                                                        \
-    X(has_command_buffer)
+    X(has_command_buffer)                                                                                              \
+    X(is_wrong) /* unusable because it computes wrong results, and for no other reason */
 
 #define CRUMB_CL_TEXT_MEMBER(name)   char name[CRUMB_CL_TEXT];
 #define CRUMB_CL_NUMBER_MEMBER(name) uint64_t name;

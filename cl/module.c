@@ -3,6 +3,7 @@
 #include "cl/kv.h"
 #include "cl/memory.h"
 #include "cl/plan.h"
+#include "cl/suite.h"
 
 static const crumb_backend backend = {
     .name = "cl",
@@ -26,5 +27,7 @@ static const crumb_backend backend = {
 };
 
 extern const crumb_module crumb_module_entry;
-CRUMB_API const crumb_module crumb_module_entry = {
-    .interface = CRUMB_MODULE_INTERFACE, .version = CRUMB_CL_VERSION, .backend = &backend};
+CRUMB_API const crumb_module crumb_module_entry = {.interface = CRUMB_MODULE_INTERFACE,
+                                                   .version = CRUMB_CL_VERSION,
+                                                   .backend = &backend,
+                                                   .suite = &crumb_kernel_suite_cl};

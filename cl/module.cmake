@@ -18,7 +18,7 @@ endforeach()
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/generated/cl/files.inc CONTENT "${CRUMB_CL_ROWS}")
 
 set(CRUMB_CL_BASE host/base/cache.c host/base/error.c host/base/file.c host/base/memory.c host/base/module.c
-    host/base/process.c host/base/thread.c host/kernel/op.c host/lowbit/index.c host/lowbit/tile.c host/lowbit/types.c)
+    host/base/process.c host/base/thread.c host/kernel/knob.c host/kernel/op.c host/kernel/trial.c host/lowbit/index.c host/lowbit/tile.c host/lowbit/types.c)
 file(GLOB CRUMB_CL_SOURCES CONFIGURE_DEPENDS cl/*.c)
 list(FILTER CRUMB_CL_SOURCES EXCLUDE REGEX "/cl/survey\\.c$")
 

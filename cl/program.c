@@ -174,6 +174,18 @@ void crumb_cl_kernels_id(const crumb_device *d, char *out, size_t size) {
     snprintf(out, size, "cl %016" PRIx64, hash);
 }
 
+bool crumb_cl_chooses_registers(const crumb_device *d) {
+    return d->facts.vendor_id == CRUMB_CL_VENDOR_INTEL && d->facts.is_gpu;
+}
+
+void crumb_cl_linear_program(const crumb_device *d, const crumb_cl_kernel *kernel, const crumb_cl_linear *use,
+                             char out[CRUMB_CL_LINEAR_OPTIONS_MAX]) {
+    crumb_cl_linear_options(kernel, use, out);
+    const size_t used = strlen(out);
+    if (kernel->registers == 256 && crumb_cl_chooses_registers(d))
+        snprintf(out + used, CRUMB_CL_LINEAR_OPTIONS_MAX - used, " %s", CRUMB_CL_LARGE_REGISTERS);
+}
+
 void crumb_cl_programs_free(crumb_device *d) {
     for (size_t i = 0; i < d->n_programs; i++) {
         clReleaseProgram(d->programs[i].program);

@@ -18,4 +18,11 @@ const char *crumb_cl_text_at(size_t index);
 /* The text of cl/kernels/NAME, NUL-terminated; NULL: there is none. */
 const char *crumb_cl_text(const char *name);
 
+/* All options of a linear layer's program: its row's, the layer's, and the registers that the row wants, where the
+ * device lets them be chosen. */
+enum { CRUMB_CL_LINEAR_OPTIONS_MAX = CRUMB_CL_OPTIONS_MAX + sizeof CRUMB_CL_LARGE_REGISTERS + 1 };
+void crumb_cl_linear_program(const crumb_device *d, const crumb_cl_kernel *kernel, const crumb_cl_linear *use,
+                             char out[CRUMB_CL_LINEAR_OPTIONS_MAX]);
+bool crumb_cl_chooses_registers(const crumb_device *d);
+
 #endif

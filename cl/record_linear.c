@@ -1,6 +1,8 @@
 /* Linear ops: quantizing their input, then one launch for all parts whose weights are alike. */
 #include "cl/record.h"
 
+#include "cl/program.h"
+#include "cl/tuned.h"
 #include "host/base/checked.h"
 
 #include <stdio.h>
@@ -115,27 +117,30 @@ static void arg_part(crumb_cl_builder *b, const crumb_linear_part *part, crumb_v
     crumb_cl_arg_f32(b, part->out_scale);
 }
 
-/* Parts [first, first + n), which are alike; their input is quantized. */
+/* What a kernel that quantizes by itself reads, else nulls: x, aux, eps. */
+static void arg_input(crumb_cl_builder *b, const crumb_op *op, const crumb_op *norm, const crumb_cl_linear *use) {
+    const bool fused = use->x == 32;
+    crumb_cl_arg_value(b, !fused ? CRUMB_NO_VALUE : norm ? norm->norm.x : op->linear.x);
+    crumb_cl_arg_weights(b, fused && norm ? norm->norm.weight : NULL, use->w->k * sizeof(float));
+    crumb_cl_arg_f32(b, fused && norm ? norm->norm.eps : 0);
+}
+
+/* Parts [first, first + n), which are alike; their input is quantized, unless the kernel does that. */
 static crumb_status record_parts(crumb_cl_recorder *r, const crumb_op *op, uint32_t first,
-                                 const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_op *gated,
-                                 crumb_error *err) {
-    char chosen[CRUMB_CL_OPTIONS_MAX], options[CRUMB_CL_OPTIONS_MAX + sizeof CRUMB_CL_LARGE_REGISTERS + 1];
+                                 const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_op *norm,
+                                 const crumb_op *gated, crumb_error *err) {
+    char options[CRUMB_CL_LINEAR_OPTIONS_MAX];
     crumb_cl_builder b;
     crumb_plan *p = r->p;
     const crumb_linear_part *parts = &op->linear.part[first];
     size_t groups = 0;
-    const bool large =
-        kernel->registers == 256 && p->device->facts.vendor_id == CRUMB_CL_VENDOR_INTEL && p->device->facts.is_gpu;
-    crumb_cl_linear_options(kernel, use, chosen);
-    snprintf(options, sizeof options, "%s%s", chosen, large ? " " CRUMB_CL_LARGE_REGISTERS : "");
+    crumb_cl_linear_program(p->device, kernel, use, options);
     CRUMB_TRY(crumb_cl_launch_begin(r, kernel->file, options, kernel->entry, &b, err));
     b.launch->name = kernel->name;
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, use->w->k);
-    crumb_cl_arg_null(&b); /* x, aux, eps: it is quantized already */
-    crumb_cl_arg_null(&b);
-    crumb_cl_arg_f32(&b, 0);
+    arg_input(&b, op, norm, use);
     crumb_cl_arg_memory(&b, &p->q);
     crumb_cl_arg_memory(&b, &p->sx);
     crumb_cl_arg_memory(&b, &p->qsum);
@@ -200,10 +205,26 @@ static crumb_status record_dense(crumb_cl_recorder *r, const crumb_op *op, const
 
 /* ---- the op -------------------------------------------------------------------------------------------------- */
 
-/* The kernel for n parts from `first` on, which are alike, and how it is called. */
+/* A kernel that quantizes for itself reads its input while others write results: they must not share memory. */
+static bool may_fuse(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n, const crumb_op *norm,
+                     const crumb_op *gated) {
+    const crumb_value_info *values = r->desc->values;
+    const uint32_t slot = values[norm ? norm->norm.x : op->linear.x].slot;
+    if (gated && values[gated->gated.out].slot == slot) return false;
+    for (uint32_t i = first; i < first + n; i++)
+        if (values[op->linear.part[i].out].slot == slot) return false;
+    return true;
+}
+
+/* The kernel for n parts from `first` on, which are alike: the one that was measured to be fastest for the first of
+ * them, else that of the highest rank. */
 static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
-                           const crumb_op *gated, crumb_cl_linear *use, const crumb_cl_kernel **out, crumb_error *err) {
+                           const crumb_op *norm, const crumb_op *gated, crumb_cl_linear *use, crumb_cl_variant *out,
+                           crumb_error *err) {
+    const crumb_device *d = r->p->device;
     const crumb_matrix *w = op->linear.part[first].w;
+    const uint32_t rows = crumb_cl_most_rows(r);
+    bool tuned;
     *use = (crumb_cl_linear){.w = w,
                              .act = op->linear.act,
                              .act_group = op->linear.act_group,
@@ -211,20 +232,24 @@ static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint3
                              .gated = !gated                                 ? 0
                                       : gated->gated.fn == CRUMB_ACT_FN_SILU ? 1
                                                                              : 2,
-                             .x = 8};
-    *out = crumb_cl_linear_select(use, crumb_cl_most_rows(r), &r->p->device->ladder);
-    if (*out) return CRUMB_OK;
-    return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s has no kernel for %s weights, %u x %u, in groups of %u",
-                      r->p->device->label, crumb_type_get_info(w->type)->name, w->m, w->k, w->group);
+                             .x = 8,
+                             .input = norm != NULL};
+    CRUMB_TRY(crumb_cl_tuned_find(d, use, rows, out, &tuned, err));
+    if (tuned && (use->x == 8 || may_fuse(r, op, first, n, norm, gated))) return CRUMB_OK;
+    use->x = 8;
+    const crumb_cl_kernel *row = crumb_cl_linear_select(use, rows, &d->ladder);
+    if (row) return crumb_cl_variant_of(row, out), CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s has no kernel for %s weights, %u x %u, in groups of %u", d->label,
+                      crumb_type_get_info(w->type)->name, w->m, w->k, w->group);
 }
 
 static crumb_status record_tiles(crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
                                  const crumb_op *norm, const crumb_op *gated, crumb_error *err) {
     crumb_cl_linear use;
-    const crumb_cl_kernel *kernel;
-    CRUMB_TRY(choose(r, op, first, n, gated, &use, &kernel, err));
-    CRUMB_TRY(record_quantize(r, op, norm, kernel, &use, err));
-    return record_parts(r, op, first, kernel, &use, gated, err);
+    crumb_cl_variant v;
+    CRUMB_TRY(choose(r, op, first, n, norm, gated, &use, &v, err));
+    if (use.x == 8) CRUMB_TRY(record_quantize(r, op, norm, &v.kernel, &use, err));
+    return record_parts(r, op, first, &v.kernel, &use, norm, gated, err);
 }
 
 crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *norm,

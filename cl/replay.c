@@ -109,14 +109,10 @@ static void take_times(crumb_plan *p) {
 
 /* A device whose queue cannot measure leaves the times at 0. */
 void crumb_cl_plan_measure(crumb_plan *p, crumb_plan_times *times) {
-    crumb_device *d = p->device;
-    cl_int code = CL_SUCCESS;
     p->times = NULL;
     if (!times) return;
-    if (!d->profiling) d->profiling = clCreateCommandQueue(d->context, d->id, CL_QUEUE_PROFILING_ENABLE, &code);
-    if (code != CL_SUCCESS) d->profiling = NULL;
     if (!p->events) p->events = calloc(p->n_launches, sizeof *p->events);
-    if (d->profiling && p->events) p->times = times;
+    if (p->events && crumb_cl_device_can_measure(p->device)) p->times = times;
 }
 
 /* ---- entries ------------------------------------------------------------------------------------------------- */

@@ -80,9 +80,7 @@ static void take_place(cl_device_id d, crumb_cl_facts *f) {
 /* What crumb's kernels cannot do without. */
 static void judge(cl_device_id d, crumb_cl_facts *f) {
     const char *why = NULL;
-    if (strstr(f->platform_name, "Portable Computing Language"))
-        why = "PoCL computes wrong results with crumb's quantized kernels, for a reason that is not known yet";
-    else if (!query_number(d, CL_DEVICE_AVAILABLE, sizeof(cl_bool)))
+    if (!query_number(d, CL_DEVICE_AVAILABLE, sizeof(cl_bool)))
         why = "the driver says that the device is not available";
     else if (!query_number(d, CL_DEVICE_COMPILER_AVAILABLE, sizeof(cl_bool)))
         why = "its driver has no compiler for OpenCL C";
@@ -94,6 +92,8 @@ static void judge(cl_device_id d, crumb_cl_facts *f) {
         why = "its work-groups or their memory are too small (64 work-items and 16 kB are needed)";
     else if (f->memory_bytes == 0 || f->max_alloc_bytes == 0)
         why = "the driver says that it has no memory";
+    else if ((f->is_wrong = strstr(f->platform_name, "Portable Computing Language") != NULL))
+        why = "PoCL computes wrong results with crumb's quantized kernels, for a reason that is not known yet";
     if (why) snprintf(f->unusable, sizeof f->unusable, "%s", why);
 }
 

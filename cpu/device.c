@@ -38,6 +38,7 @@ static size_t device_list(crumb_device_listing *out, size_t capacity, char *note
     if (capacity == 0) return 0;
     *out = (crumb_device_listing){.name = "cpu",
                                   .kind = CRUMB_DEVICE_PROCESSOR,
+                                  .units = "cores",
                                   .n_units = (uint32_t)crumb_cpu_physical(cpus, 1024),
                                   .memory_bytes = crumb_memory_total_bytes()};
     crumb_cpu_model_name(out->detail, sizeof out->detail);

@@ -24,6 +24,7 @@
 #define CRUMB_CPU_KERNELS_H
 
 #include "host/backend.h"
+#include "host/lowbit/q8.h"
 #include "host/lowbit/tile.h"
 
 typedef enum crumb_isa {
@@ -44,16 +45,6 @@ bool crumb_isa_parse(const char *name, crumb_isa *out); /* "avx2" */
 bool crumb_isa_includes(crumb_isa tier, crumb_isa code);
 
 enum { CRUMB_LINEAR_MAX_K = 1 << 16 }; /* 2^16 * 255 * 128 < 2^31 */
-
-/* Quantized activations of n rows. K' = k rounded up to 32, padded with zeros. */
-typedef struct crumb_q8 {
-    int8_t *q;                /* [n][K'], each 32-block in plane order for the weights' bits */
-    float *sx;                /* [n] (row) or [n][K'/group] */
-    int8_t *interleaved;      /* NULL, or q once more in the order of the tier's GEMM (crumb_interleave_fn) */
-    int32_t *qsum;            /* [n][K'/group]: sums of q per activation group (row scales: per weight group) */
-    uint32_t k_padded, group; /* group: values per qsum, and per sx where there are group scales; divides K' */
-    bool row_scale;
-} crumb_q8;
 
 /* Quantizes rows [n0, n1) of x (f32, row n at x + n * x_stride) into rows [n0, n1) of out, k values and zeros up to K',
  * in plane order for weights of `bits`. Exactly, in f32, a = the largest |x| of the row or group:

@@ -19,93 +19,65 @@ static size_t n_kernels(void) {
     return n;
 }
 
-static crumb_kernel_info info(size_t kernel) {
+static crumb_kernel_info info(const crumb_kernel_machine *machine, size_t kernel) {
+    (void)machine; /* there is one processor */
     const crumb_cpu_kernel *row = crumb_suite_row(kernel);
-    return (crumb_kernel_info){.name = row->name,
-                               .op = row->op == CRUMB_CPU_GEMV ? "gemv" : "gemm",
-                               .target = crumb_isa_name(row->isa),
-                               .layout = row->layout ? row->layout->name
-                                         : row->bits ? "tile"
-                                                     : "dense",
-                               .bound = row->bound,
-                               .bits = row->bits,
-                               .codebook = row->codebook_range != 0,
-                               .dense_type = row->dense_type,
-                               .acts = row->acts,
-                               .max_n = row->max_n,
-                               .rank = row->rank,
-                               .available = crumb_isa_available(row->isa),
-                               .max_nmse = (double)row->max_nmse};
+    const bool available = crumb_isa_available(row->isa);
+    crumb_kernel_info out = {.name = row->name,
+                             .op = row->op == CRUMB_CPU_GEMV ? "gemv" : "gemm",
+                             .target = crumb_isa_name(row->isa),
+                             .layout = row->layout ? row->layout->name
+                                       : row->bits ? "tile"
+                                                   : "dense",
+                             .bound = row->bound,
+                             .bits = row->bits,
+                             .codebook = row->codebook_range != 0,
+                             .dense_type = row->dense_type,
+                             .acts = row->acts,
+                             .max_n = row->max_n,
+                             .rank = row->rank,
+                             .available = available,
+                             .eligible = available && row->rank >= 0,
+                             .max_nmse = (double)row->max_nmse};
+    if (!available) snprintf(out.why_not, sizeof out.why_not, "the processor has no %s", crumb_isa_name(row->isa));
+    return out;
 }
 
-/* As models have it: the weights' group, but at most 128. */
-static uint32_t activation_group(const crumb_kernel_problem *p) {
-    uint32_t whole = p->group ? p->group : (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K), group = 128;
-    while (whole % group) group /= 2;
-    return group;
-}
-
-crumb_trial_params crumb_suite_trial(const crumb_kernel_problem *p) {
-    return (crumb_trial_params){.bits = p->format->bits,
-                                .max_code = p->format->max_code,
-                                .mul = p->format->mul,
-                                .sub = p->format->sub,
-                                .codebook = p->format->codebook,
-                                .m = p->m,
-                                .k = p->k,
-                                .n = p->n,
-                                .group = p->group,
-                                .act = p->act,
-                                .act_group = activation_group(p)};
-}
-
-/* Groups must divide K. */
-bool crumb_suite_fits(const crumb_kernel_problem *p) {
-    return !p->group ||
-           ((p->group == 16 || p->group % CRUMB_TILE_K == 0) && crumb_round_up(p->k, CRUMB_TILE_K) % p->group == 0);
-}
-
-static crumb_matrix shape_of_problem(const crumb_kernel_problem *p) {
-    return (crumb_matrix){.bits = (uint8_t)p->format->bits,
-                          .max_code = (uint8_t)p->format->max_code,
-                          .mul = (int16_t)p->format->mul,
-                          .sub = (int16_t)p->format->sub,
-                          .codebook = p->format->codebook,
-                          .m = p->m,
-                          .k = p->k,
-                          .group = p->group ? p->group : (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K)};
-}
-
-static bool takes(size_t kernel, const crumb_kernel_problem *p) {
+static bool takes(const crumb_kernel_machine *machine, size_t kernel, const crumb_kernel_problem *p) {
+    (void)machine;
     const crumb_cpu_kernel *row = crumb_suite_row(kernel);
-    if (!crumb_isa_available(row->isa) || !(row->acts >> p->act & 1) || !crumb_suite_fits(p)) return false;
-    const crumb_matrix w = shape_of_problem(p);
+    if (!crumb_isa_available(row->isa) || !(row->acts >> p->act & 1) || !crumb_problem_fits(p)) return false;
+    const crumb_matrix w = crumb_problem_matrix(p);
     return row->bits != 0 && crumb_cpu_kernel_takes(row, &w);
 }
 
-static size_t chosen(const crumb_kernel_problem *p) {
-    crumb_matrix w = shape_of_problem(p);
+static size_t chosen(const crumb_kernel_machine *machine, const crumb_kernel_problem *p) {
+    (void)machine;
+    crumb_matrix w = crumb_problem_matrix(p);
     size_t n;
     const crumb_isa isa = crumb_isa_best();
     const crumb_cpu_kernel *rows = crumb_cpu_kernels(&n);
     w.indexed = crumb_cpu_wants_index(isa) && crumb_index_fits(&w);
-    const crumb_cpu_kernel *row = crumb_suite_fits(p) ? crumb_cpu_kernel_select(&w, p->act, p->n, isa) : NULL;
+    const crumb_cpu_kernel *row = crumb_problem_fits(p) ? crumb_cpu_kernel_select(&w, p->act, p->n, isa) : NULL;
     return row ? (size_t)(row - rows) : SIZE_MAX;
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------- */
 
-static size_t n_settings(size_t kernel) {
+static size_t n_settings(const crumb_kernel_machine *machine, size_t kernel) {
+    (void)machine;
     const crumb_cpu_kernel *row = crumb_suite_row(kernel);
     return row->rank < 0 || row->isa == CRUMB_ISA_SCALAR ? 1 : crumb_cpu_knobs_count(row->op);
 }
 
-static void setting(size_t kernel, size_t number, char knobs[CRUMB_KNOBS_BYTES]) {
+static void setting(const crumb_kernel_machine *machine, size_t kernel, size_t number, char knobs[CRUMB_KNOBS_BYTES]) {
+    (void)machine;
     const crumb_cpu_knobs values = crumb_cpu_knobs_candidate(crumb_suite_row(kernel)->op, number);
     crumb_cpu_knobs_print(crumb_suite_row(kernel)->op, &values, knobs, CRUMB_KNOBS_BYTES);
 }
 
-static void identify(char device[96], char target[32], char source[20]) {
+static void identify(const crumb_kernel_machine *machine, char device[96], char target[32], char source[20]) {
+    (void)machine;
     crumb_cpu_model_name(device, 96);
     snprintf(target, 32, "%s", crumb_isa_name(crumb_isa_best()));
     snprintf(source, 20, "%s", crumb_cpu_kernels_hash());
@@ -119,8 +91,7 @@ const crumb_kernel_suite crumb_kernel_suite_cpu = {.backend = "cpu",
                                                    .n_settings = n_settings,
                                                    .setting = setting,
                                                    .identify = identify,
-                                                   .check = crumb_suite_check,
-                                                   .error = crumb_suite_error,
+                                                   .run = crumb_suite_run,
                                                    .machine_create = crumb_suite_machine_create,
                                                    .machine_destroy = crumb_suite_machine_destroy,
                                                    .machine_threads = crumb_suite_machine_threads,

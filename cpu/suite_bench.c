@@ -19,12 +19,13 @@ struct crumb_kernel_machine {
     bool asked_for_memory;
 };
 
-crumb_status crumb_suite_machine_create(int n_threads, crumb_kernel_machine **out, crumb_error *err) {
+crumb_status crumb_suite_machine_create(const crumb_kernel_machine_params *params, crumb_kernel_machine **out,
+                                        crumb_error *err) {
     void *memory;
     *out = NULL;
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "a benchmark", &memory, err));
     crumb_kernel_machine *m = memory;
-    crumb_status status = crumb_probe_create(n_threads, &m->probe, err);
+    crumb_status status = crumb_probe_create(params->n_threads, &m->probe, err);
     if (status == CRUMB_OK)
         *out = m;
     else
@@ -96,7 +97,7 @@ void crumb_suite_bench_destroy(crumb_kernel_bench *b) {
 }
 
 static crumb_status fill_bench(crumb_kernel_bench *b, const crumb_kernel_problem *problem, crumb_error *err) {
-    crumb_trial_params params = crumb_suite_trial(problem);
+    crumb_trial_params params = crumb_problem_trial(problem);
     uint64_t seed = 1;
     void *memory;
     CRUMB_TRY(crumb_trial_create(&params, &seed, &b->trial, err));
@@ -116,7 +117,7 @@ crumb_status crumb_suite_bench_create(crumb_kernel_machine *machine, const crumb
                                       crumb_kernel_bench **out, crumb_error *err) {
     void *memory;
     *out = NULL;
-    if (!crumb_suite_fits(problem))
+    if (!crumb_problem_fits(problem))
         return crumb_fail(err, CRUMB_ERR_ARGUMENT, "groups of %u do not divide a row of %u", problem->group,
                           problem->k);
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "a benchmark", &memory, err));
@@ -128,6 +129,17 @@ crumb_status crumb_suite_bench_create(crumb_kernel_machine *machine, const crumb
     else
         crumb_suite_bench_destroy(b);
     return status;
+}
+
+crumb_status crumb_suite_run(crumb_kernel_machine *machine, size_t kernel, const char *knobs, crumb_trial *t, float *y,
+                             crumb_error *err) {
+    (void)machine; /* on the calling thread, since results do not depend on how many there are */
+    const crumb_cpu_kernel *row = crumb_suite_row(kernel);
+    crumb_linear_args args = crumb_trial_args(t, y, t->params.m);
+    args.knobs = crumb_cpu_knobs_parse(row->op, knobs);
+    if (row->layout) CRUMB_TRY(crumb_trial_pack(t, row->layout, &args, err));
+    row->run(&args);
+    return CRUMB_OK;
 }
 
 /* Points the bench at a kernel, and lays weights and activations out for it. */
@@ -168,11 +180,11 @@ static void cut(crumb_kernel_bench *b) {
                                    b->args.knobs.share);
 }
 
-crumb_status crumb_suite_bench_run(crumb_kernel_bench *b, size_t kernel, const char *knobs, bool cold, double *ns,
+crumb_status crumb_suite_bench_run(crumb_kernel_bench *b, size_t kernel, const char *knobs, unsigned how, double *ns,
                                    crumb_error *err) {
     CRUMB_TRY(choose(b, kernel, knobs, err));
     const crumb_matrix *w = &b->trial.w;
-    if (cold) {
+    if (how & CRUMB_BENCH_COLD) {
         flush(b->row->layout ? b->trial.packed : w->codes,
               b->row->layout ? b->trial.packed_bytes : b->trial.codes_bytes);
         flush(w->scales, scale_bytes(w));

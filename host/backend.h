@@ -132,6 +132,10 @@ typedef struct crumb_row {
 /* ---- the backend ------------------------------------------------------------------------------------------- */
 
 typedef struct crumb_tuning crumb_tuning; /* host/kernel/tuning.h */
+struct crumb_tuning_key;
+struct crumb_tuning_record;
+typedef crumb_status crumb_tuning_find_fn(crumb_tuning *tuning, const struct crumb_tuning_key *key,
+                                          struct crumb_tuning_record *out, bool *found, crumb_error *err);
 typedef struct crumb_device crumb_device; /* defined by each backend */
 typedef struct crumb_buffer crumb_buffer;
 typedef struct crumb_kv_cache crumb_kv_cache;
@@ -152,9 +156,11 @@ typedef struct crumb_device_listing {
     char reason[160];   /* why these and no others */
     char unusable[320]; /* why it cannot be opened and what to do about it; empty: it can */
     char features[256]; /* what it has, for people: "sub-groups 8 16 32, f16, dot products" */
+    char advice[320];   /* what would make more of it: settings, newer drivers; empty: nothing to say */
     crumb_device_kind kind;
     bool intel;       /* made by Intel: `auto` takes a GPU only if it is */
-    uint32_t n_units; /* cores, Xe-cores, compute units; 0: unknown */
+    uint32_t n_units; /* 0: unknown */
+    char units[16];   /* what n_units counts: "Xe-cores", "compute units" */
     uint64_t memory_bytes, max_alloc_bytes;
 } crumb_device_listing;
 
@@ -164,7 +170,8 @@ typedef struct crumb_device_params {
     int n_threads;      /* 0: one per physical core */
     crumb_log_fn log;
     void *log_user;
-    crumb_tuning *tuning; /* measured choices of kernels, which outlive the device; NULL: none */
+    crumb_tuning *tuning;              /* measured choices of kernels, which outlive the device; NULL: none */
+    crumb_tuning_find_fn *find_tuning; /* crumb_tuning_find, which modules do not link; NULL: none are looked up */
 } crumb_device_params;
 
 typedef struct crumb_device_info {
@@ -255,15 +262,18 @@ extern const crumb_backend crumb_backend_cpu;
 
 /* ---- backends that are loaded ------------------------------------------------------------------------------ */
 
+typedef struct crumb_kernel_suite crumb_kernel_suite; /* host/kernel/suite.h */
+
 /* What a loadable backend exports, under the name CRUMB_MODULE_SYMBOL and as its only symbol. One whose interface or
  * version is another is not used: the structures above may differ. */
 typedef struct crumb_module {
     uint32_t interface;  /* CRUMB_MODULE_INTERFACE, raised with every change of this header */
     const char *version; /* crumb_version() of its build */
     const crumb_backend *backend;
+    const crumb_kernel_suite *suite; /* its kernels one by one, outside of plans; NULL: they cannot be asked for */
 } crumb_module;
 
 #define CRUMB_MODULE_SYMBOL "crumb_module_entry"
-enum { CRUMB_MODULE_INTERFACE = 2 };
+enum { CRUMB_MODULE_INTERFACE = 3 };
 
 #endif

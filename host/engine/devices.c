@@ -16,11 +16,11 @@ static void add_devices(crumb_engine_devices *all, const crumb_backend *backend,
 static void find_gpus(crumb_engine_devices *out, const char *only) {
     *out = (crumb_engine_devices){0};
     for (const char *const *name = crumb_engine_module_names; *name; name++) {
-        const crumb_backend *backend;
+        const crumb_module *module;
         crumb_error err = {0};
         if (only && strcmp(only, *name) != 0) continue;
-        if (crumb_engine_module_load(*name, &backend, &err) == CRUMB_OK)
-            add_devices(out, backend, out->note, sizeof out->note);
+        if (crumb_engine_module_load(*name, &module, &err) == CRUMB_OK)
+            add_devices(out, module->backend, out->note, sizeof out->note);
         else
             snprintf(out->note, sizeof out->note, "%.500s", err.message);
     }

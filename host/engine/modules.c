@@ -50,7 +50,7 @@ static crumb_status check_version(const crumb_module *module, const char *path, 
         crumb_version(), CRUMB_MODULE_INTERFACE);
 }
 
-crumb_status crumb_engine_module_load(const char *name, const crumb_backend **out, crumb_error *err) {
+crumb_status crumb_engine_module_load(const char *name, const crumb_module **out, crumb_error *err) {
     *out = NULL;
     const known_module *k = NULL;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -67,6 +67,6 @@ crumb_status crumb_engine_module_load(const char *name, const crumb_backend **ou
     }
     const crumb_module *module = symbol;
     CRUMB_TRY(check_version(module, path, err));
-    *out = module->backend;
+    *out = module;
     return CRUMB_OK;
 }

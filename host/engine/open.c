@@ -27,7 +27,8 @@ static crumb_status open_target(crumb_model *m, const crumb_model_params *params
                                   .n_threads = params->n_threads,
                                   .log = params->log,
                                   .log_user = params->log_user,
-                                  .tuning = m->tuning};
+                                  .tuning = m->tuning,
+                                  .find_tuning = crumb_tuning_find};
     CRUMB_TRY(m->backend->device.open(&device, &m->device, err));
     m->backend->device.get_info(m->device, &m->device_info);
     return CRUMB_OK;

@@ -1,8 +1,8 @@
 /* What `crumb kernels` and `crumb tune` ask of a backend about its kernels, so that neither knows any device.
  *
  * A backend has one table of kernels; here each is a number below n_kernels(). A problem is a linear layer by its
- * number format and shape; its weights are random. A machine is a device's threads and the probes of its limits; a
- * bench holds one problem's data and runs kernels on it in turns.
+ * number format and shape; a trial is a problem with random data (host/kernel/trial.h). A machine is an open device and
+ * the probes of its limits; a bench holds one problem's data and runs kernels on it in turns.
  */
 #ifndef CRUMB_KERNEL_SUITE_H
 #define CRUMB_KERNEL_SUITE_H
@@ -22,6 +22,8 @@ typedef struct crumb_kernel_info {
     uint32_t max_n;        /* rows of activations up to which it is chosen */
     int rank;              /* the highest that fits is chosen; below 0: only there to be compared with */
     bool available;        /* on this device */
+    bool eligible;         /* and a plan of this device may choose it */
+    char why_not[96];      /* what the device lacks for it; empty where it is available */
     double max_nmse;       /* 0: equals the reference bit for bit; else the error it states */
 } crumb_kernel_info;
 
@@ -43,68 +45,80 @@ typedef struct crumb_kernel_problem {
     crumb_act_quant act;
 } crumb_kernel_problem;
 
-/* What differed. `where` reads "y[3][17] is 1.5, not 1.25"; empty when all is well. */
-typedef struct crumb_kernel_check {
-    bool ok;
-    double nmse;
-    uint64_t n_values;
-    char where[160];
-} crumb_kernel_check;
-
 typedef struct crumb_kernel_machine crumb_kernel_machine;
 typedef struct crumb_kernel_bench crumb_kernel_bench;
+typedef struct crumb_trial crumb_trial;
+
+/* What is opened. NULL: the backend's first device, its best kernels. */
+typedef struct crumb_kernel_machine_params {
+    const char *device; /* "gpu0" */
+    const char *target; /* "cl:portable": what plans of the device are to use */
+    int n_threads;      /* 0: one per core; devices that have none ignore it */
+} crumb_kernel_machine_params;
 
 typedef struct crumb_kernel_roofs {
     double read_gb_s; /* what all threads together read from memory; 0: unknown */
-    double peak_gops; /* of the kernel's own dot product */
+    double peak_gops; /* of the kernel's own dot product; 0: unknown */
     double clock_ghz; /* 0: unknown */
+    double
+        launch_ns; /* that a kernel takes by itself, without work, where kernels are launched one by one; 0: unknown */
 } crumb_kernel_roofs;
+
+/* How a bench runs a kernel. */
+enum {
+    CRUMB_BENCH_COLD = 1,  /* nothing of the weights is in any cache */
+    CRUMB_BENCH_WHOLE = 2, /* with quantizing its input, where plans do that for this kernel alone */
+};
 
 enum { CRUMB_KNOBS_BYTES = 128 };
 
-typedef struct crumb_kernel_suite {
-    const char *backend; /* "cpu" */
+/* Entries that are NULL are said so. All that take a machine may be called with NULL where nothing is opened: then what
+ * depends on a device is as if it had none. */
+struct crumb_kernel_suite {
+    const char *backend; /* "cpu", "cl" */
+    bool compiles;       /* each kernel is compiled for each form of problem when that is first met: seconds */
     size_t (*n_kernels)(void);
-    crumb_kernel_info (*info)(size_t kernel);
-    bool (*takes)(size_t kernel, const crumb_kernel_problem *problem);
+    crumb_kernel_info (*info)(const crumb_kernel_machine *machine, size_t kernel);
+    bool (*takes)(const crumb_kernel_machine *machine, size_t kernel, const crumb_kernel_problem *problem);
     /* The kernel that a plan takes for a problem when nothing is tuned; SIZE_MAX: none. */
-    size_t (*chosen)(const crumb_kernel_problem *problem);
+    size_t (*chosen)(const crumb_kernel_machine *machine, const crumb_kernel_problem *problem);
 
     /* Settings of a kernel change its speed and not its results. Number 0 is the default, and prints as "". */
-    size_t (*n_settings)(size_t kernel);
-    void (*setting)(size_t kernel, size_t number, char knobs[CRUMB_KNOBS_BYTES]);
-    /* What a measurement holds for: the device, its tier, and a hash of the kernels' text. */
-    void (*identify)(char device[96], char target[32], char source[20]);
+    size_t (*n_settings)(const crumb_kernel_machine *machine, size_t kernel);
+    void (*setting)(const crumb_kernel_machine *machine, size_t kernel, size_t number, char knobs[CRUMB_KNOBS_BYTES]);
+    /* Whether it works for a problem: kernels that take the problem may not with every setting. NULL: they do. */
+    bool (*setting_takes)(const crumb_kernel_machine *machine, size_t kernel, const char *knobs,
+                          const crumb_kernel_problem *problem);
+    /* What a measurement holds for: the device with its driver, its tier, and a hash of the kernels' text. */
+    void (*identify)(const crumb_kernel_machine *machine, char device[96], char target[32], char source[20]);
+    /* Everything that the backend knows of the device, line by line; NULL: nothing more than its listing. */
+    void (*describe)(const crumb_kernel_machine *machine, void (*line)(void *user, const char *text), void *user);
 
-    /* Runs a kernel on random data of the problem and compares it with the scalar reference. `extreme` reaches the
-     * bounds that its row states. Fails with MEMORY or DEVICE; a wrong result is no failure but check->ok false. */
-    crumb_status (*check)(size_t kernel, const char *knobs, const crumb_kernel_problem *problem, uint64_t seed,
-                          bool extreme, crumb_kernel_check *check, crumb_error *err);
-
-    /* The squared error of a kernel's results, as a part of their power, against the same weights times activations in
-     * full precision: what quantizing activations costs, and for the papers' kernels their tables. Random data. */
-    crumb_status (*error)(size_t kernel, const crumb_kernel_problem *problem, uint64_t seed, double *nmse,
-                          crumb_error *err);
-
-    /* n_threads 0: one per core. A machine outlives its benches. */
-    crumb_status (*machine_create)(int n_threads, crumb_kernel_machine **out, crumb_error *err);
-    void (*machine_destroy)(crumb_kernel_machine *machine); /* NULL is allowed */
-    int (*machine_threads)(const crumb_kernel_machine *machine);
+    /* A machine outlives its benches. */
+    crumb_status (*machine_create)(const crumb_kernel_machine_params *params, crumb_kernel_machine **out,
+                                   crumb_error *err);
+    void (*machine_destroy)(crumb_kernel_machine *machine);      /* NULL is allowed */
+    int (*machine_threads)(const crumb_kernel_machine *machine); /* 0: it has none of the host's */
     /* Measures the roofs once more, for this kernel. */
     void (*machine_roofs)(crumb_kernel_machine *machine, size_t kernel, crumb_kernel_roofs *out);
+
+    /* y [n][m] = the trial's weights times its activations, by a kernel that takes the problem. Fails with MEMORY or
+     * DEVICE; y may be wrong, which is for the caller to see. */
+    crumb_status (*run)(crumb_kernel_machine *machine, size_t kernel, const char *knobs, crumb_trial *trial, float *y,
+                        crumb_error *err);
 
     crumb_status (*bench_create)(crumb_kernel_machine *machine, const crumb_kernel_problem *problem,
                                  crumb_kernel_bench **out, crumb_error *err);
     void (*bench_destroy)(crumb_kernel_bench *bench);
-    /* Nanoseconds of one run. cold: nothing of the weights is in any cache. */
-    crumb_status (*bench_run)(crumb_kernel_bench *bench, size_t kernel, const char *knobs, bool cold, double *ns,
+    /* Nanoseconds of one run; `how`: CRUMB_BENCH_... . Fails with DEVICE also where the device tells no times. */
+    crumb_status (*bench_run)(crumb_kernel_bench *bench, size_t kernel, const char *knobs, unsigned how, double *ns,
                               crumb_error *err);
     /* The same on so few rows that their weights stay in the core's own cache: what the instructions alone take.
-     * *share is the part of the problem's rows. */
+     * *share is the part of the problem's rows. NULL: the device cannot be asked that. */
     crumb_status (*bench_run_near)(crumb_kernel_bench *bench, size_t kernel, double *ns, double *share,
                                    crumb_error *err);
     /* Bytes of weights (codes, scales, mins) that one run reads. */
     uint64_t (*bench_bytes)(const crumb_kernel_bench *bench, size_t kernel);
-} crumb_kernel_suite;
+};
 
 #endif

@@ -308,13 +308,3 @@ crumb_status crumb_tuning_prune(crumb_tuning *t, const char *device, const char 
     sqlite3_finalize(s);
     return code == SQLITE_DONE ? CRUMB_OK : fail(t, "cannot be written", err);
 }
-
-uint32_t crumb_tuning_knob(const char *knobs, const char *name, uint32_t standard) {
-    size_t n = strlen(name);
-    for (const char *p = knobs; (p = strstr(p, name)); p += n)
-        if ((p == knobs || p[-1] == ' ') && p[n] == '=' && p[n + 1] >= '0' && p[n + 1] <= '9') {
-            unsigned long value = strtoul(p + n + 1, NULL, 10);
-            return value > UINT32_MAX ? standard : (uint32_t)value;
-        }
-    return standard;
-}

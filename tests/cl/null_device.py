@@ -73,6 +73,24 @@ def check_ladder(prefix, folder, device):
     assert free.stdout.startswith("Once upon a time") and len(free.stdout.split()) > 5, free.stdout
 
 
+def check_kernels(prefix, folder, device):
+    """Nothing executes here: tests find zeros, and no kernel has a time. The command says so, and does not crash."""
+    support = json.loads(crumb(prefix, folder, device, "kernels", "support", "--device", "gpu0", "--json").stdout)
+    assert 0 < support["kernels_here"] < support["kernels"], support
+    small = ["--device", "gpu0", "--filter", "linear_u2_gemv__dp4a", "--bits", "1.58", "--shape", "48x256x1"]
+    test = crumb(prefix, folder, device, "kernels", "test", *small)
+    assert test.returncode == 6 and "FAILED" in test.stdout and "y[0][0] is 0x0p+0" in test.stdout, test.stdout + test.stderr
+    perf = crumb(prefix, folder, device, "kernels", "perf", *small)
+    assert perf.returncode == 4 and "tells no times" in perf.stderr, perf.stdout + perf.stderr
+    path = folder / "report.txt"
+    report = crumb(prefix, folder, device, "devices", "--report", str(path), *small[2:])
+    assert report.returncode == 0, report.stdout + report.stderr
+    text = path.read_text()
+    for part in ("the driver tells no times", "FAILED", "not timed: ", "has_matrix: 1", "\nend\n"):
+        assert part in text, text
+    assert str(folder) not in text and str(prefix) not in text, text
+
+
 def check(prefix, device):
     """False: there is no such device with these keys."""
     with tempfile.TemporaryDirectory() as name:
@@ -97,6 +115,7 @@ def check(prefix, device):
                        if "a plan for 1 rows is " in line)
         bench = crumb(prefix, folder, device, "bench", "--device", "gpu0", "--verify", "off", "-p", "0", "-n", "64", "-r", "3", "-o", "json")
         assert bench.returncode == 0, f"{device}: {bench.stderr}"
+        check_kernels(prefix, folder, device)
         token_us = json.loads(bench.stdout)[0]["avg_ns"] / 64 / 1e3
         print(f"{device}: {gpu['detail']}, driver {gpu['driver']}; {gpu['features']}; kernels {gpu['target']}; the host "
               f"takes {token_us:.0f} us per token of the embedded model, {token_us / kernels:.2f} us per kernel")

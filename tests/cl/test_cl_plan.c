@@ -210,8 +210,9 @@ int main(void) {
         cmocka_unit_test(plans_can_be_measured),
     };
     crumb_device *device;
-    if (crumb_engine_module_load("cl", &cl, &err) != CRUMB_OK ||
-        cl->device.open(&(crumb_device_params){.n_threads = 1}, &device, &err) != CRUMB_OK) {
+    const crumb_module *module;
+    if (crumb_engine_module_load("cl", &module, &err) != CRUMB_OK ||
+        (cl = module->backend)->device.open(&(crumb_device_params){.n_threads = 1}, &device, &err) != CRUMB_OK) {
         fprintf(stderr, "skipped: %s\n", err.message);
         return 77;
     }

@@ -36,7 +36,8 @@ int cli_inspect(const cli_options *options);
 int cli_tokenize(const cli_options *options);
 int cli_kernels(const cli_options *options);
 int cli_devices(const cli_options *options);
-void cli_list_devices(void); /* --list-devices: names only, for people */
+int cli_report(const cli_options *options); /* devices --report: report.c */
+void cli_list_devices(void);                /* --list-devices: names only, for people */
 int cli_tune(const cli_options *options);
 int cli_help(const cli_options *options);
 

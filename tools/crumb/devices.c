@@ -58,8 +58,7 @@ static const char *kind_name(crumb_device_kind kind) {
 
 static void print_gpu(const crumb_device_listing *l) {
     bool by_itself = l->intel && l->kind != CRUMB_DEVICE_PROCESSOR;
-    cli_print("%s: %s, %s, %u %s\n", l->name, l->detail, kind_name(l->kind), l->n_units,
-              by_itself ? "Xe-cores" : "compute units");
+    cli_print("%s: %s, %s, %u %s\n", l->name, l->detail, kind_name(l->kind), l->n_units, l->units);
     cli_print("  driver %s\n", l->driver);
     cli_print("  memory %.1f GB, at most %.1f GB at once; %s\n", (double)l->memory_bytes * 1e-9,
               (double)l->max_alloc_bytes * 1e-9, l->features);
@@ -68,6 +67,7 @@ static void print_gpu(const crumb_device_listing *l) {
     else
         cli_print("  kernels %s: %s; %s\n", l->target, l->reason,
                   by_itself ? "used by itself" : "used only when it is named (--device)");
+    if (*l->advice) cli_print("  advice: %s\n", l->advice);
 }
 
 static const crumb_engine_devices *find_devices(void) {
@@ -108,7 +108,9 @@ static void add_gpus(cJSON *document, cJSON *devices) {
         json_add_text(o, "reason", l->reason);
         json_add_text(o, "features", l->features);
         json_add_text(o, "unusable", l->unusable);
+        json_add_text(o, "advice", l->advice);
         json_add_u64(o, "units", l->n_units);
+        json_add_text(o, "units_are", l->units);
         json_add_u64(o, "memory_bytes", l->memory_bytes);
         json_add_u64(o, "max_alloc_bytes", l->max_alloc_bytes);
         cJSON_AddItemToArray(devices, o);
@@ -159,6 +161,7 @@ static crumb_status print_json(int n_cores, const measurement *m, crumb_error *e
 
 int cli_devices(const cli_options *options) {
     crumb_error err = {0};
+    if (options->report) return cli_report(options);
     measurement m = {0};
     int cpus[MAX_CORES], n_cores = crumb_cpu_physical(cpus, MAX_CORES);
     if (options->measure && measure((int)options->n_threads, (size_t)options->rounds, &m, &err) != CRUMB_OK)

@@ -2,6 +2,8 @@
 #include "tools/crumb/kernels.h"
 
 #include "cpu/suite.h"
+#include "host/engine/devices.h"
+#include "host/engine/modules.h"
 #include "tools/crumb/json_util.h"
 
 #include <stdlib.h>
@@ -41,10 +43,52 @@ static crumb_status parse_shape(const char *text, kernels_shape *out, crumb_erro
     return CRUMB_OK;
 }
 
-crumb_status kernels_choose(const cli_options *options, const kernels_shape *standard_shapes, size_t n_standard_shapes,
-                            const uint32_t *standard_groups, size_t n_standard_groups, kernels_choice *out,
-                            crumb_error *err) {
-    *out = (kernels_choice){.suite = &crumb_kernel_suite_cpu, .options = options};
+const char *kernels_gpu_backend(const cli_options *o) {
+    const bool named = o->backend && strcmp(o->backend, "cl") == 0;
+    const bool gpu = o->device && strncmp(o->device, "gpu", 3) == 0;
+    return named || gpu || (o->target && strncmp(o->target, "cl", 2) == 0) ? "cl" : NULL;
+}
+
+static crumb_status open_gpu(const cli_options *o, kernels_choice *c, crumb_error *err) {
+    const crumb_module *module;
+    CRUMB_TRY(crumb_engine_module_load(kernels_gpu_backend(o), &module, err));
+    if (!module->suite)
+        return crumb_fail(err, CRUMB_ERR_DEVICE, "the backend '%s' does not tell of its kernels", o->backend);
+    c->suite = module->suite;
+    const bool any = !o->device || strcmp(o->device, "auto") == 0;
+    const crumb_kernel_machine_params params = {.device = any ? NULL : o->device, .target = o->target};
+    return c->suite->machine_create(&params, &c->machine, err);
+}
+
+/* The CPU, or the device and backend that are named. */
+static crumb_status open_machine(const cli_options *o, int n_threads, kernels_choice *c, crumb_error *err) {
+    crumb_engine_choice checked;
+    const char *colon = o->target ? strchr(o->target, ':') : NULL;
+    c->target = colon ? colon + 1 : o->target;
+    if (c->target && (strcmp(c->target, "cpu") == 0 || strcmp(c->target, "cl") == 0)) c->target = NULL;
+    if (kernels_gpu_backend(o)) return open_gpu(o, c, err);
+    c->suite = &crumb_kernel_suite_cpu;
+    const char *device = o->device ? o->device : "auto", *backend = o->backend ? o->backend : "auto";
+    if (strcmp(device, "auto") != 0 || strcmp(backend, "auto") != 0) /* names that are wrong */
+        CRUMB_TRY(crumb_engine_device_choose(device, backend, "cpu", &checked, err));
+    return c->suite->machine_create(&(crumb_kernel_machine_params){.n_threads = n_threads}, &c->machine, err);
+}
+
+void kernels_release(kernels_choice *c) {
+    if (c->suite) c->suite->machine_destroy(c->machine);
+    c->machine = NULL;
+}
+
+void kernels_device_name(const kernels_choice *c, char out[160]) {
+    char device[96], target[32], source[20];
+    c->suite->identify(c->machine, device, target, source);
+    snprintf(out, 160, "%s", device);
+}
+
+crumb_status kernels_choose(const cli_options *options, int n_threads, const kernels_shape *standard_shapes,
+                            size_t n_standard_shapes, const uint32_t *standard_groups, size_t n_standard_groups,
+                            kernels_choice *out, crumb_error *err) {
+    *out = (kernels_choice){.options = options};
     CRUMB_TRY(choose_formats(out, err));
     for (size_t i = 0; i < options->kernel_shapes.n; i++)
         CRUMB_TRY(parse_shape(options->kernel_shapes.value[i], &out->shapes[out->n_shapes++], err));
@@ -54,7 +98,7 @@ crumb_status kernels_choose(const cli_options *options, const kernels_shape *sta
         out->groups[out->n_groups++] = (uint32_t)options->kernel_groups.value[i];
     for (size_t i = 0; options->kernel_groups.n == 0 && i < n_standard_groups; i++)
         out->groups[out->n_groups++] = standard_groups[i];
-    return CRUMB_OK;
+    return open_machine(options, n_threads, out, err);
 }
 
 static bool has_format(const kernels_choice *c, const crumb_kernel_info *info) {
@@ -66,9 +110,8 @@ static bool has_format(const kernels_choice *c, const crumb_kernel_info *info) {
 
 bool kernels_selected(const kernels_choice *c, const crumb_kernel_info *info) {
     const cli_options *o = c->options;
-    const char *tier = o->target && strncmp(o->target, "cpu:", 4) == 0 ? o->target + 4 : o->target;
     if (o->kernel_op && strcmp(o->kernel_op, info->op) != 0) return false;
-    if (tier && strcmp(tier, "cpu") != 0 && strcmp(tier, info->target) != 0) return false;
+    if (c->target && strcmp(c->target, info->target) != 0) return false;
     if (o->kernel_filter && !strstr(info->name, o->kernel_filter)) return false;
     return has_format(c, info);
 }
@@ -94,7 +137,7 @@ crumb_kernel_problem kernels_problem(const kernels_choice *c, const crumb_kernel
 }
 
 const char *kernels_weights_name(const crumb_kernel_info *info, char buffer[16]) {
-    if (info->bits == 0) return crumb_type_get_info(info->dense_type)->name;
+    if (info->bits == 0) return info->acts ? crumb_type_get_info(info->dense_type)->name : "-";
     snprintf(buffer, 16, "%s%u", info->codebook ? "c" : "u", info->bits);
     return buffer;
 }
@@ -111,86 +154,141 @@ static cJSON *kernel_json(const crumb_kernel_info *info) {
     json_add_text(entry, "isa", info->target);
     cJSON_AddItemToObject(entry, "rank", json_i64(info->rank));
     cJSON_AddBoolToObject(entry, "runs_here", info->available);
+    json_add_text(entry, "why_not", info->why_not);
     json_add_text(entry, "bound", info->bound);
     json_add_real(entry, "max_nmse", info->max_nmse);
     return entry;
 }
 
-static int list(const cli_options *options) {
-    crumb_error err = {0};
-    kernels_choice c;
-    if (kernels_choose(options, NULL, 0, NULL, 0, &c, &err) != CRUMB_OK) return cli_fail(&err);
-    cJSON *document = options->json ? json_document() : NULL;
+static void print_kernel(const crumb_kernel_info *info) {
+    char buffer[16];
+    cli_print("%-28s %-5s %-7s %-11s %-5s %-5d %-30s %s\n", info->name, info->op, kernels_weights_name(info, buffer),
+              info->target, info->available ? "yes" : "no", info->rank, info->layout, info->bound);
+}
+
+static crumb_status list(const kernels_choice *c, crumb_error *err) {
+    cJSON *document = c->options->json ? json_document() : NULL;
     cJSON *entries = document ? cJSON_AddArrayToObject(document, "kernels") : NULL;
     if (!document)
         cli_print("%-28s %-5s %-7s %-11s %-5s %-5s %-30s %s\n", "name", "op", "weights", "isa", "here", "rank",
                   "layout", "bound");
-    for (size_t i = 0; i < c.suite->n_kernels(); i++) {
-        const crumb_kernel_info info = c.suite->info(i);
-        char buffer[16];
-        if (!kernels_selected(&c, &info)) continue;
+    for (size_t i = 0; i < c->suite->n_kernels(); i++) {
+        const crumb_kernel_info info = kernels_info(c, i);
+        if (!kernels_selected(c, &info)) continue;
         if (document)
             cJSON_AddItemToArray(entries, kernel_json(&info));
         else
-            cli_print("%-28s %-5s %-7s %-11s %-5s %-5d %-30s %s\n", info.name, info.op,
-                      kernels_weights_name(&info, buffer), info.target, info.available ? "yes" : "no", info.rank,
-                      info.layout, info.bound);
+            print_kernel(&info);
     }
-    if (!document) return CLI_EXIT_OK;
-    return json_print(document, false, "\n", &err) == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
+    return document ? json_print(document, false, "\n", err) : CRUMB_OK;
 }
 
 /* ---- support ----------------------------------------------------------------------------------------------- */
+
+static const uint32_t batches[] = {1, 4, 512};
+enum { N_BATCHES = sizeof batches / sizeof batches[0], MAX_REASONS = 32 };
 
 /* What a plan takes when nothing is tuned. */
 static const char *chosen(const kernels_choice *c, const crumb_kernel_format *format, uint32_t n) {
     const crumb_kernel_info any = {.acts = 0};
     const crumb_kernel_problem p = kernels_problem(c, &any, format, 32, (kernels_shape){16, 256, n});
-    size_t kernel = c->suite->chosen(&p);
-    return kernel == SIZE_MAX ? "none" : c->suite->info(kernel).name;
+    size_t kernel = kernels_chosen(c, &p);
+    return kernel == SIZE_MAX ? "none" : kernels_info(c, kernel).name;
 }
 
-static int support(const cli_options *options) {
-    static const uint32_t batches[] = {1, 4, 512};
-    enum { N_BATCHES = sizeof batches / sizeof batches[0] };
-    crumb_error err = {0};
-    kernels_choice c;
-    if (kernels_choose(options, NULL, 0, NULL, 0, &c, &err) != CRUMB_OK) return cli_fail(&err);
-    size_t here = 0, n = c.suite->n_kernels();
-    for (size_t i = 0; i < n; i++) here += c.suite->info(i).available;
-    cJSON *document = options->json ? json_document() : NULL;
-    cJSON *entries = document ? cJSON_AddArrayToObject(document, "formats") : NULL;
-    if (document) {
-        json_add_text(document, "device", cli_cpu_name());
-        json_add_u64(document, "kernels", n);
-        json_add_u64(document, "kernels_here", here);
-    } else {
-        cli_print("cpu: %s\n%zu of %zu kernels run here.\n\n%-8s %-24s %-24s %s\n", cli_cpu_name(), here, n, "bits",
-                  "1 row", "4 rows", "512 rows");
+/* Kernels that do not run here, by the reason. */
+typedef struct reasons {
+    char text[MAX_REASONS][96];
+    size_t count[MAX_REASONS], n, n_here;
+} reasons;
+
+static void count_reasons(const kernels_choice *c, reasons *out) {
+    *out = (reasons){.n = 0};
+    for (size_t i = 0; i < c->suite->n_kernels(); i++) {
+        const crumb_kernel_info info = kernels_info(c, i);
+        size_t r = 0;
+        out->n_here += info.available;
+        if (info.available) continue;
+        while (r < out->n && strcmp(out->text[r], info.why_not) != 0) r++;
+        if (r == MAX_REASONS) continue;
+        if (r == out->n) snprintf(out->text[out->n++], sizeof out->text[0], "%s", info.why_not);
+        out->count[r]++;
     }
-    for (size_t f = 0; f < c.n_formats; f++) {
-        const char *names[N_BATCHES];
-        for (size_t b = 0; b < N_BATCHES; b++) names[b] = chosen(&c, c.formats[f], batches[b]);
-        if (!document) {
-            cli_print("%-8s %-24s %-24s %s\n", c.formats[f]->name, names[0], names[1], names[2]);
-            continue;
-        }
+}
+
+static crumb_status support_json(const kernels_choice *c, const reasons *r, crumb_error *err) {
+    char device[160];
+    cJSON *document = json_document(), *missing = cJSON_AddArrayToObject(document, "missing");
+    cJSON *entries = cJSON_AddArrayToObject(document, "formats");
+    kernels_device_name(c, device);
+    json_add_text(document, "device", device);
+    json_add_u64(document, "kernels", c->suite->n_kernels());
+    json_add_u64(document, "kernels_here", r->n_here);
+    for (size_t i = 0; i < r->n; i++) {
         cJSON *entry = cJSON_CreateObject();
-        json_add_text(entry, "bits", c.formats[f]->name);
-        json_add_text(entry, "rows_1", names[0]);
-        json_add_text(entry, "rows_4", names[1]);
-        json_add_text(entry, "rows_512", names[2]);
+        json_add_text(entry, "why_not", r->text[i]);
+        json_add_u64(entry, "kernels", r->count[i]);
+        cJSON_AddItemToArray(missing, entry);
+    }
+    for (size_t f = 0; f < c->n_formats; f++) {
+        cJSON *entry = cJSON_CreateObject();
+        json_add_text(entry, "bits", c->formats[f]->name);
+        json_add_text(entry, "rows_1", chosen(c, c->formats[f], batches[0]));
+        json_add_text(entry, "rows_4", chosen(c, c->formats[f], batches[1]));
+        json_add_text(entry, "rows_512", chosen(c, c->formats[f], batches[2]));
         cJSON_AddItemToArray(entries, entry);
     }
-    if (!document) return CLI_EXIT_OK;
-    return json_print(document, false, "\n", &err) == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
+    return json_print(document, false, "\n", err);
+}
+
+static crumb_status support(const kernels_choice *c, crumb_error *err) {
+    char device[160];
+    reasons r;
+    count_reasons(c, &r);
+    if (c->options->json) return support_json(c, &r, err);
+    kernels_device_name(c, device);
+    cli_print("%s: %s\n%zu of %zu kernels run here.\n", c->suite->backend, device, r.n_here, c->suite->n_kernels());
+    for (size_t i = 0; i < r.n; i++) cli_print("%6zu do not: %s\n", r.count[i], r.text[i]);
+    cli_print("\nWhat a plan takes when nothing is tuned:\n%-8s %-28s %-28s %s\n", "bits", "1 row", "4 rows",
+              "512 rows");
+    for (size_t f = 0; f < c->n_formats; f++) {
+        cli_print("%-8s", c->formats[f]->name);
+        for (size_t b = 0; b < N_BATCHES; b++)
+            cli_print(b + 1 < N_BATCHES ? " %-28s" : " %s\n", chosen(c, c->formats[f], batches[b]));
+    }
+    return CRUMB_OK;
+}
+
+/* ---- the subcommand ---------------------------------------------------------------------------------------- */
+
+/* Also without a device: then none of a backend's kernels runs here. */
+static int kernels_list(const cli_options *options) {
+    crumb_error err = {0};
+    kernels_choice c;
+    crumb_status status = kernels_choose(options, (int)options->n_threads, NULL, 0, NULL, 0, &c, &err);
+    if (status == CRUMB_ERR_DEVICE && c.suite) {
+        cli_note("%s", err.message);
+        status = CRUMB_OK;
+    }
+    if (status == CRUMB_OK) status = list(&c, &err);
+    kernels_release(&c);
+    return status == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
+}
+static int kernels_support(const cli_options *options) {
+    crumb_error err = {0};
+    kernels_choice c;
+    crumb_status status = kernels_choose(options, (int)options->n_threads, NULL, 0, NULL, 0, &c, &err);
+    if (status == CRUMB_OK) status = support(&c, &err);
+    kernels_release(&c);
+    return status == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
 }
 
 int cli_kernels(const cli_options *options) {
     static const struct {
         const char *name;
         int (*run)(const cli_options *options);
-    } actions[] = {{"list", list}, {"support", support}, {"test", kernels_test}, {"perf", kernels_perf}};
+    } actions[] = {
+        {"list", kernels_list}, {"support", kernels_support}, {"test", kernels_test}, {"perf", kernels_perf}};
     const char *wanted = options->plain.n == 1 ? options->plain.value[0] : "";
     for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++)
         if (strcmp(actions[i].name, wanted) == 0) return actions[i].run(options);

@@ -18,7 +18,6 @@ static const uint32_t standard_groups[] = {0};
 
 typedef struct perf_state {
     kernels_choice choice;
-    crumb_kernel_machine *machine;
     crumb_kernel_problem problem; /* the kernels' activations differ */
     kernels_turns turns;
     double nmse[TURNS_MAX_KERNELS]; /* of each, against activations in full precision */
@@ -34,8 +33,12 @@ typedef struct perf_result {
 
 /* Which unit is full. Weights that come from a cache say nothing of memory. */
 static const char *limit_of(const perf_result *r) {
+    enum { FEW_LAUNCHES = 3 };
     if (r->measure[TURNS_READ_SHARE] >= 0.85) return "bandwidth";
-    return r->measure[TURNS_NEAR_SHARE] >= 0.85 ? "port" : "latency";
+    if (r->measure[TURNS_NEAR_SHARE] >= 0.85) return "port";
+    if (r->measure[TURNS_NEAR_SHARE] > 0) return "latency";
+    if (r->measure[TURNS_PEAK_SHARE] >= 0.85) return "compute"; /* near weights tell nothing on this device */
+    return r->measure[TURNS_NS] < FEW_LAUNCHES * r->measure[TURNS_LAUNCH_NS] ? "launch" : "latency";
 }
 
 static perf_result result_of(const kernels_turns *t, size_t series) {
@@ -49,19 +52,30 @@ static perf_result result_of(const kernels_turns *t, size_t series) {
 
 /* ---- printing ---------------------------------------------------------------------------------------------- */
 
+/* The problem, and what the device did at best in the same seconds. */
+static void print_heading(const perf_state *p, const perf_result *first) {
+    const kernels_choice *c = &p->choice;
+    const int n_threads = c->suite->machine_threads(c->machine);
+    const crumb_kernel_problem *q = &p->problem;
+    cli_print("\n%s bits, group %u, %u x %u, %u rows", q->format->name, q->group, q->m, q->k, q->n);
+    if (n_threads) cli_print(", %d threads", n_threads);
+    cli_print(", weights %s: memory %.1f GB/s", c->options->cold ? "cold" : "warm", first->measure[TURNS_READ_GB_S]);
+    if (first->measure[TURNS_CLOCK_GHZ] > 0) cli_print(", clock %.2f GHz", first->measure[TURNS_CLOCK_GHZ]);
+    if (first->measure[TURNS_LAUNCH_NS] > 0) cli_print(", a launch %.1f us", first->measure[TURNS_LAUNCH_NS] / 1000);
+    cli_print("\n%-28s %10s %7s %7s %8s %7s %7s %8s  %s\n", "kernel", "us", "GB/s", "% read", "GOPS", "% peak", "gamma",
+              "error", "limit");
+}
+
 static void print_text(const perf_state *p) {
     const perf_result first = result_of(&p->turns, 0);
-    cli_print("\n%s bits, group %u, %u x %u, %u rows, %d threads, weights %s: memory %.1f GB/s, clock %.2f GHz\n",
-              p->problem.format->name, p->problem.group, p->problem.m, p->problem.k, p->problem.n,
-              p->choice.suite->machine_threads(p->machine), p->choice.options->cold ? "cold" : "warm",
-              first.measure[TURNS_READ_GB_S], first.measure[TURNS_CLOCK_GHZ]);
-    cli_print("%-28s %10s %7s %7s %8s %7s %7s %8s  %s\n", "kernel", "us", "GB/s", "% read", "GOPS", "% peak", "gamma",
-              "error", "limit");
+    print_heading(p, &first);
     for (size_t i = 0; i < p->turns.n_series; i++) {
         const perf_result r = result_of(&p->turns, i);
-        cli_print("%-28s %10.1f %7.2f %7.1f %8.1f %7.1f %7.3f %8.1e  %s\n", r.name, r.measure[TURNS_NS] / 1000, r.gb_s,
-                  100 * r.measure[TURNS_READ_SHARE], r.gops, 100 * r.measure[TURNS_PEAK_SHARE], r.measure[TURNS_GAMMA],
-                  p->nmse[i], r.limit);
+        char gamma[16] = "-";
+        if (r.measure[TURNS_GAMMA] > 0) snprintf(gamma, sizeof gamma, "%.3f", r.measure[TURNS_GAMMA]);
+        cli_print("%-28s %10.1f %7.2f %7.1f %8.1f %7.1f %7s %8.1e  %s\n", r.name, r.measure[TURNS_NS] / 1000, r.gb_s,
+                  100 * r.measure[TURNS_READ_SHARE], r.gops, 100 * r.measure[TURNS_PEAK_SHARE], gamma, p->nmse[i],
+                  r.limit);
     }
 }
 
@@ -75,7 +89,7 @@ static void add_json(const perf_state *p) {
         json_add_u64(entry, "m", p->problem.m);
         json_add_u64(entry, "k", p->problem.k);
         json_add_u64(entry, "n", p->problem.n);
-        json_add_u64(entry, "threads", (uint64_t)p->choice.suite->machine_threads(p->machine));
+        json_add_u64(entry, "threads", (uint64_t)p->choice.suite->machine_threads(p->choice.machine));
         cJSON_AddBoolToObject(entry, "cold", p->choice.options->cold);
         json_add_real(entry, "ns", r.measure[TURNS_NS]);
         json_add_u64(entry, "weight_bytes", r.n_bytes);
@@ -86,6 +100,7 @@ static void add_json(const perf_state *p) {
         json_add_real(entry, "peak_gops", r.measure[TURNS_PEAK_GOPS]);
         json_add_real(entry, "peak_share", r.measure[TURNS_PEAK_SHARE]);
         json_add_real(entry, "clock_ghz", r.measure[TURNS_CLOCK_GHZ]);
+        json_add_real(entry, "launch_ns", r.measure[TURNS_LAUNCH_NS]);
         json_add_real(entry, "gamma", r.measure[TURNS_GAMMA]);
         json_add_real(entry, "nmse", p->nmse[i]);
         json_add_text(entry, "limit", r.limit);
@@ -100,7 +115,7 @@ static bool worth_timing(const perf_state *p, const crumb_kernel_info *info, siz
     const kernels_choice *c = &p->choice;
     crumb_kernel_problem mine = kernels_problem(c, info, p->problem.format, p->problem.group,
                                                 (kernels_shape){p->problem.m, p->problem.k, p->problem.n});
-    if (!kernels_selected(c, info) || !info->available || !c->suite->takes(kernel, &mine)) return false;
+    if (!kernels_selected(c, info) || !info->available || !kernels_takes(c, kernel, &mine)) return false;
     if (strcmp(info->target, "scalar") == 0 && !c->options->kernel_filter) return false;
     bool few = strcmp(info->op, "gemv") == 0;
     return c->options->kernel_op || c->options->kernel_filter || !few || p->problem.n <= FEW_ROWS;
@@ -108,7 +123,7 @@ static bool worth_timing(const perf_state *p, const crumb_kernel_info *info, siz
 
 static crumb_status choose_series(perf_state *p, crumb_error *err) {
     for (size_t i = 0; i < p->choice.suite->n_kernels(); i++) {
-        const crumb_kernel_info info = p->choice.suite->info(i);
+        const crumb_kernel_info info = kernels_info(&p->choice, i);
         if (worth_timing(p, &info, i)) CRUMB_TRY(kernels_turns_add(&p->turns, i, "", err));
     }
     return CRUMB_OK;
@@ -121,15 +136,14 @@ static crumb_status measure_errors(perf_state *p, crumb_error *err) {
         const turns_series *s = &p->turns.series[i];
         const crumb_kernel_problem mine =
             kernels_problem(&p->choice, &s->info, p->problem.format, p->problem.group, part);
-        CRUMB_TRY(p->choice.suite->error(s->kernel, &mine, 1, &p->nmse[i], err));
+        CRUMB_TRY(kernels_check_error(&p->choice, s->kernel, &mine, 1, &p->nmse[i], err));
     }
     return CRUMB_OK;
 }
 
 static crumb_status time_problem(perf_state *p, size_t *n_timed, crumb_error *err) {
     const cli_options *o = p->choice.options;
-    crumb_status status =
-        kernels_turns_create(p->choice.suite, p->machine, &p->problem, (size_t)o->rounds, o->cold, &p->turns, err);
+    crumb_status status = kernels_turns_create(&p->choice, &p->problem, (size_t)o->rounds, o->cold, &p->turns, err);
     if (status == CRUMB_OK) status = choose_series(p, err);
     if (status == CRUMB_OK) status = measure_errors(p, err);
     if (status == CRUMB_OK) status = kernels_turns_run(&p->turns, err);
@@ -162,14 +176,14 @@ int kernels_perf(const cli_options *options) {
     perf_state *p = calloc(1, sizeof *p);
     size_t n_timed = 0;
     if (!p) return cli_error("no memory"), CLI_EXIT_FAILURE;
-    crumb_status status = kernels_choose(options, standard_shapes, sizeof standard_shapes / sizeof *standard_shapes,
-                                         standard_groups, 1, &p->choice, &err);
+    crumb_status status =
+        kernels_choose(options, (int)options->n_threads, standard_shapes,
+                       sizeof standard_shapes / sizeof *standard_shapes, standard_groups, 1, &p->choice, &err);
     cJSON *document = options->json ? json_document() : NULL;
     if (document) p->entries = cJSON_AddArrayToObject(document, "results");
     cli_catch_interrupt();
-    if (status == CRUMB_OK) status = p->choice.suite->machine_create((int)options->n_threads, &p->machine, &err);
     if (status == CRUMB_OK) status = time_all(p, &n_timed, &err);
-    if (p->machine) p->choice.suite->machine_destroy(p->machine);
+    kernels_release(&p->choice);
     if (status == CRUMB_OK && document)
         status = json_print(document, false, "\n", &err);
     else

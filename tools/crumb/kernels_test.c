@@ -6,9 +6,10 @@
 
 #include <string.h>
 
-enum { EXIT_VERIFICATION = 6, FAILURE_BYTES = 512 };
+enum { EXIT_VERIFICATION = 6, FAILURE_BYTES = KERNELS_FAILURE_BYTES };
 
-/* Tails in all three directions, one row and many, more than one block of the GEMM's columns. */
+/* Tails in all three directions, one row and many, more than one block of the GEMM's columns. Where kernels are
+ * compiled for each form of problem, one shape for each form. */
 static const kernels_shape standard_shapes[] = {{1, 32, 1}, {17, 96, 1}, {33, 256, 3}, {112, 640, 9}, {48, 2080, 33}};
 static const uint32_t standard_groups[] = {0, 16, 32, 64, 128};
 
@@ -21,33 +22,51 @@ typedef struct test_state {
 } test_state;
 
 /* What went wrong, and how to see it again. */
-static void describe_failure(const crumb_kernel_info *info, const crumb_kernel_problem *p, uint64_t seed,
-                             const char *where, char out[FAILURE_BYTES]) {
+static void describe_failure(const kernels_choice *c, const crumb_kernel_info *info, const crumb_kernel_problem *p,
+                             uint64_t seed, const char *where, char out[FAILURE_BYTES]) {
     static const char *const acts[] = {[CRUMB_ACT_F32] = "float", [CRUMB_ACT_ROW] = "row", [CRUMB_ACT_GROUP] = "group"};
+    const char *device = c->options->device ? c->options->device : "gpu0";
+    char gpu[64] = "";
+    if (kernels_gpu_backend(c->options)) snprintf(gpu, sizeof gpu, " --device %.32s", device);
     snprintf(out, FAILURE_BYTES,
-             "%s; again: crumb kernels test --filter %s --bits %s --group %u --shape %ux%ux%u --activation %s "
+             "%.300s; again: crumb kernels test%s --filter %s --bits %s --group %u --shape %ux%ux%u --activation %s "
              "--seed %llu",
-             where, info->name, p->format->name, p->group, p->m, p->k, p->n, acts[p->act], (unsigned long long)seed);
+             where, gpu, info->name, p->format->name, p->group, p->m, p->k, p->n, acts[p->act],
+             (unsigned long long)seed);
 }
 
-/* All problems that one kernel takes; stops at its first failure. */
-static crumb_status test_kernel(test_state *t, size_t kernel, const crumb_kernel_info *info, uint64_t *n_values,
-                                char failure[FAILURE_BYTES], crumb_error *err) {
-    const kernels_choice *c = &t->choice;
+/* A problem with random data and with extreme data. A device that fails (its compiler, its memory) fails the kernel. */
+static crumb_status test_problem(const kernels_choice *c, size_t kernel, const crumb_kernel_problem *p, uint64_t seed,
+                                 uint64_t *n_values, char failure[FAILURE_BYTES], crumb_error *err) {
+    const crumb_kernel_info info = kernels_info(c, kernel);
+    for (int extreme = 0; extreme < 2 && !*failure; extreme++) {
+        kernels_check check;
+        crumb_status status = kernels_check_run(c, kernel, "", p, seed, extreme, &check, err);
+        if (status != CRUMB_OK && status != CRUMB_ERR_DEVICE) return status;
+        *n_values += (uint64_t)p->n * p->m;
+        if (status != CRUMB_OK)
+            describe_failure(c, &info, p, seed, err->message, failure);
+        else if (!check.ok)
+            describe_failure(c, &info, p, seed, check.where, failure);
+    }
+    return CRUMB_OK;
+}
+
+static bool wants_shape(const kernels_choice *c, size_t kernel, size_t form, size_t shape) {
+    return !c->suite->compiles || c->options->kernel_shapes.n || (kernel + form) % c->n_shapes == shape;
+}
+
+crumb_status kernels_test_one(const kernels_choice *c, size_t kernel, uint64_t seed, uint64_t *n_values,
+                              char failure[FAILURE_BYTES], crumb_error *err) {
+    const crumb_kernel_info info = kernels_info(c, kernel);
     *n_values = 0;
     *failure = 0;
-    uint64_t seed = t->seed;
     for (size_t f = 0; f < c->n_formats; f++)
         for (size_t g = 0; g < c->n_groups; g++)
             for (size_t s = 0; s < c->n_shapes; s++, seed++) {
-                crumb_kernel_problem p = kernels_problem(c, info, c->formats[f], c->groups[g], c->shapes[s]);
-                if (!c->suite->takes(kernel, &p)) continue;
-                for (int extreme = 0; extreme < 2 && !*failure; extreme++) {
-                    crumb_kernel_check check;
-                    CRUMB_TRY(c->suite->check(kernel, "", &p, seed, extreme, &check, err));
-                    *n_values += check.n_values;
-                    if (!check.ok) describe_failure(info, &p, seed, check.where, failure);
-                }
+                const crumb_kernel_problem p = kernels_problem(c, &info, c->formats[f], c->groups[g], c->shapes[s]);
+                if (!wants_shape(c, kernel, f + g, s) || !kernels_takes(c, kernel, &p)) continue;
+                CRUMB_TRY(test_problem(c, kernel, &p, seed, n_values, failure, err));
                 if (*failure || cli_interrupted(NULL)) return CRUMB_OK;
             }
     return CRUMB_OK;
@@ -69,18 +88,17 @@ static void report(test_state *t, const crumb_kernel_info *info, const char *ver
 }
 
 static crumb_status test_all(test_state *t, crumb_error *err) {
-    const crumb_kernel_suite *suite = t->choice.suite;
-    for (size_t i = 0; i < suite->n_kernels() && !cli_interrupted(NULL); i++) {
-        const crumb_kernel_info info = suite->info(i);
+    for (size_t i = 0; i < t->choice.suite->n_kernels() && !cli_interrupted(NULL); i++) {
+        const crumb_kernel_info info = kernels_info(&t->choice, i);
         if (!kernels_selected(&t->choice, &info) || info.bits == 0) continue;
         if (!info.available) {
             t->n_skipped++;
-            report(t, &info, "skipped", 0, "");
+            report(t, &info, "skipped", 0, info.why_not);
             continue;
         }
         uint64_t n_values;
         char failure[FAILURE_BYTES];
-        CRUMB_TRY(test_kernel(t, i, &info, &n_values, failure, err));
+        CRUMB_TRY(kernels_test_one(&t->choice, i, t->seed, &n_values, failure, err));
         if (n_values == 0) continue; /* none of the problems is for it */
         t->n_run++;
         t->n_failed += *failure != 0;
@@ -90,33 +108,43 @@ static crumb_status test_all(test_state *t, crumb_error *err) {
     return CRUMB_OK;
 }
 
+crumb_status kernels_choose_tests(const cli_options *options, kernels_choice *out, crumb_error *err) {
+    return kernels_choose(options, (int)options->n_threads, standard_shapes,
+                          sizeof standard_shapes / sizeof *standard_shapes, standard_groups,
+                          sizeof standard_groups / sizeof *standard_groups, out, err);
+}
+
+static crumb_status print_summary(const test_state *t, cJSON *document, crumb_error *err) {
+    if (!document) {
+        cli_print("%zu kernels compared in %llu values: %zu failed; %zu skipped, which this %s cannot run\n", t->n_run,
+                  (unsigned long long)t->n_compared, t->n_failed, t->n_skipped,
+                  kernels_gpu_backend(t->choice.options) ? "device" : "machine");
+        return CRUMB_OK;
+    }
+    json_add_u64(document, "seed", t->seed);
+    json_add_u64(document, "run", t->n_run);
+    json_add_u64(document, "skipped", t->n_skipped);
+    json_add_u64(document, "failed", t->n_failed);
+    return json_print(document, false, "\n", err);
+}
+
 int kernels_test(const cli_options *options) {
     crumb_error err = {0};
     test_state t = {.seed = options->kernel_seed >= 0 ? (uint64_t)options->kernel_seed : crumb_now_ns() % 1000000};
-    crumb_status status =
-        kernels_choose(options, standard_shapes, sizeof standard_shapes / sizeof *standard_shapes, standard_groups,
-                       sizeof standard_groups / sizeof *standard_groups, &t.choice, &err);
-    if (status != CRUMB_OK) return cli_fail(&err);
-    cli_catch_interrupt();
+    crumb_status status = kernels_choose_tests(options, &t.choice, &err);
     cJSON *document = options->json ? json_document() : NULL;
+    cli_catch_interrupt();
     if (document)
         t.entries = cJSON_AddArrayToObject(document, "kernels");
-    else
+    else if (status == CRUMB_OK)
         cli_print("seed %llu\n", (unsigned long long)t.seed);
-    if (test_all(&t, &err) != CRUMB_OK) {
+    if (status == CRUMB_OK) status = test_all(&t, &err);
+    kernels_release(&t.choice);
+    if (status == CRUMB_OK)
+        status = print_summary(&t, document, &err);
+    else
         cJSON_Delete(document);
-        return cli_fail(&err);
-    }
-    if (document) {
-        json_add_u64(document, "seed", t.seed);
-        json_add_u64(document, "run", t.n_run);
-        json_add_u64(document, "skipped", t.n_skipped);
-        json_add_u64(document, "failed", t.n_failed);
-        if (json_print(document, false, "\n", &err) != CRUMB_OK) return cli_fail(&err);
-    } else {
-        cli_print("%zu kernels compared in %llu values: %zu failed; %zu skipped, which this machine cannot run\n",
-                  t.n_run, (unsigned long long)t.n_compared, t.n_failed, t.n_skipped);
-    }
+    if (status != CRUMB_OK) return cli_fail(&err);
     if (cli_interrupted(NULL)) return CLI_EXIT_INTERRUPTED;
     if (t.n_run == 0)
         return cli_error("no kernel was tested: none that the options select runs here"), CLI_EXIT_FAILURE;

@@ -17,13 +17,12 @@ static double gamma_of(const crumb_kernel_problem *p, double ns, double share, d
     return ns * clock_ghz / vectors;
 }
 
-crumb_status kernels_turns_create(const crumb_kernel_suite *suite, crumb_kernel_machine *machine,
-                                  const crumb_kernel_problem *problem, size_t rounds, bool cold, kernels_turns *out,
-                                  crumb_error *err) {
-    *out = (kernels_turns){.suite = suite, .machine = machine, .problem = *problem, .cold = cold, .rounds = rounds};
+crumb_status kernels_turns_create(const kernels_choice *choice, const crumb_kernel_problem *problem, size_t rounds,
+                                  bool cold, kernels_turns *out, crumb_error *err) {
+    *out = (kernels_turns){.choice = choice, .problem = *problem, .cold = cold, .rounds = rounds};
     out->sorted = calloc(rounds, sizeof *out->sorted);
     if (!out->sorted) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu rounds", rounds);
-    return suite->bench_create(machine, problem, &out->bench, err);
+    return choice->suite->bench_create(choice->machine, problem, &out->bench, err);
 }
 
 crumb_status kernels_turns_add(kernels_turns *t, size_t kernel, const char *knobs, crumb_error *err) {
@@ -31,14 +30,14 @@ crumb_status kernels_turns_add(kernels_turns *t, size_t kernel, const char *knob
     double *values = calloc(TURNS_N_MEASURES * t->rounds, sizeof *values);
     if (!values) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu rounds", t->rounds);
     turns_series *s = &t->series[t->n_series++];
-    *s = (turns_series){.kernel = kernel, .info = t->suite->info(kernel), .values = values};
+    *s = (turns_series){.kernel = kernel, .info = kernels_info(t->choice, kernel), .values = values};
     snprintf(s->knobs, sizeof s->knobs, "%s", knobs);
     return CRUMB_OK;
 }
 
 void kernels_turns_destroy(kernels_turns *t) {
     for (size_t i = 0; i < t->n_series; i++) free(t->series[i].values);
-    if (t->bench) t->suite->bench_destroy(t->bench);
+    if (t->bench) t->choice->suite->bench_destroy(t->bench);
     free(t->sorted);
     *t = (kernels_turns){0};
 }
@@ -47,18 +46,20 @@ void kernels_turns_destroy(kernels_turns *t) {
 static crumb_kernel_roofs halfway(const crumb_kernel_roofs *a, const crumb_kernel_roofs *b) {
     return (crumb_kernel_roofs){.read_gb_s = (a->read_gb_s + b->read_gb_s) / 2,
                                 .peak_gops = (a->peak_gops + b->peak_gops) / 2,
-                                .clock_ghz = (a->clock_ghz + b->clock_ghz) / 2};
+                                .clock_ghz = (a->clock_ghz + b->clock_ghz) / 2,
+                                .launch_ns = (a->launch_ns + b->launch_ns) / 2};
 }
 
 /* One round of one kernel. */
 static crumb_status measure(kernels_turns *t, turns_series *s, size_t round, crumb_error *err) {
-    const crumb_kernel_suite *suite = t->suite;
-    double ns, near_ns, share;
+    const crumb_kernel_suite *suite = t->choice->suite;
+    crumb_kernel_machine *machine = t->choice->machine;
+    double ns, near_ns = 0, share = 1;
     crumb_kernel_roofs before, after;
-    suite->machine_roofs(t->machine, s->kernel, &before);
-    CRUMB_TRY(suite->bench_run(t->bench, s->kernel, s->knobs, t->cold, &ns, err));
-    CRUMB_TRY(suite->bench_run_near(t->bench, s->kernel, &near_ns, &share, err));
-    suite->machine_roofs(t->machine, s->kernel, &after);
+    suite->machine_roofs(machine, s->kernel, &before);
+    CRUMB_TRY(suite->bench_run(t->bench, s->kernel, s->knobs, t->cold ? CRUMB_BENCH_COLD : 0, &ns, err));
+    if (suite->bench_run_near) CRUMB_TRY(suite->bench_run_near(t->bench, s->kernel, &near_ns, &share, err));
+    suite->machine_roofs(machine, s->kernel, &after);
     const crumb_kernel_roofs roofs = halfway(&before, &after);
     double *v = s->values + round;
     const size_t stride = t->rounds;
@@ -67,10 +68,11 @@ static crumb_status measure(kernels_turns *t, turns_series *s, size_t round, cru
         roofs.read_gb_s > 0 ? (double)suite->bench_bytes(t->bench, s->kernel) / ns / roofs.read_gb_s : 0;
     v[TURNS_PEAK_SHARE * stride] = roofs.peak_gops > 0 ? gops_of(&t->problem, ns) / roofs.peak_gops : 0;
     v[TURNS_GAMMA * stride] = gamma_of(&t->problem, near_ns, share, roofs.clock_ghz);
-    v[TURNS_NEAR_SHARE * stride] = near_ns / share / suite->machine_threads(t->machine) / ns;
+    v[TURNS_NEAR_SHARE * stride] = near_ns > 0 ? near_ns / share / suite->machine_threads(machine) / ns : 0;
     v[TURNS_READ_GB_S * stride] = roofs.read_gb_s;
     v[TURNS_PEAK_GOPS * stride] = roofs.peak_gops;
     v[TURNS_CLOCK_GHZ * stride] = roofs.clock_ghz;
+    v[TURNS_LAUNCH_NS * stride] = roofs.launch_ns;
     return CRUMB_OK;
 }
 
@@ -93,7 +95,7 @@ double kernels_turns_ratio(const kernels_turns *t, size_t over, size_t under, tu
 }
 
 uint64_t kernels_turns_bytes(const kernels_turns *t, size_t series) {
-    return t->suite->bench_bytes(t->bench, t->series[series].kernel);
+    return t->choice->suite->bench_bytes(t->bench, t->series[series].kernel);
 }
 
 double kernels_turns_gops(const kernels_turns *t, size_t series) {

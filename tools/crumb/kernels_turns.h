@@ -3,7 +3,7 @@
 #ifndef CRUMB_TOOLS_KERNELS_TURNS_H
 #define CRUMB_TOOLS_KERNELS_TURNS_H
 
-#include "host/kernel/suite.h"
+#include "tools/crumb/kernels.h"
 
 typedef enum turns_measure {
     TURNS_NS,
@@ -14,6 +14,7 @@ typedef enum turns_measure {
     TURNS_READ_GB_S,
     TURNS_PEAK_GOPS,
     TURNS_CLOCK_GHZ,
+    TURNS_LAUNCH_NS, /* that a launch costs without work */
     TURNS_N_MEASURES
 } turns_measure;
 
@@ -27,8 +28,7 @@ typedef struct turns_series {
 } turns_series;
 
 typedef struct kernels_turns {
-    const crumb_kernel_suite *suite;
-    crumb_kernel_machine *machine;
+    const kernels_choice *choice;
     crumb_kernel_problem problem;
     crumb_kernel_bench *bench;
     bool cold;
@@ -37,10 +37,9 @@ typedef struct kernels_turns {
     double *sorted; /* [rounds] */
 } kernels_turns;
 
-/* The machine outlives them. Destroyed by the caller, also after a failure. */
-crumb_status kernels_turns_create(const crumb_kernel_suite *suite, crumb_kernel_machine *machine,
-                                  const crumb_kernel_problem *problem, size_t rounds, bool cold, kernels_turns *out,
-                                  crumb_error *err);
+/* The choice and its machine outlive them. Destroyed by the caller, also after a failure. */
+crumb_status kernels_turns_create(const kernels_choice *choice, const crumb_kernel_problem *problem, size_t rounds,
+                                  bool cold, kernels_turns *out, crumb_error *err);
 /* Kernels after the TURNS_MAX_KERNELS first ones are left out. knobs "": as by default, as near measurements always
  * are. */
 crumb_status kernels_turns_add(kernels_turns *turns, size_t kernel, const char *knobs, crumb_error *err);

@@ -24,11 +24,15 @@ const cli_subcommand cli_subcommands[] = {
     {"tokenize", CLI_TOKENIZE, "[FILE] [TEXT] [options]", "show the tokens of a text",
      "Shows the tokens that a model's vocabulary makes of a text.", cli_tokenize},
     {"kernels", CLI_KERNELS, "list|support|test|perf [options]", "list, check and time the compute kernels",
-     "list: the kernels that the options select. support: what this machine can run, and which kernel is chosen for "
-     "what. test: compares every kernel that runs here with the scalar reference. perf: times them beside what the "
+     "list: the kernels that the options select. support: what this machine can run, why it cannot run the others, and "
+     "which kernel is chosen for what. test: compares every kernel that runs here with the scalar reference. perf: "
+     "times them beside what the "
      "machine can do at best; gamma is cycles per 256-bit vector of 8 outputs x 4 inputs with weights in the core's "
      "own cache, as in the paper that crumb grew from; the limit is bandwidth (85% of the read rate or more), port (no "
-     "faster from that cache) or latency (neither).",
+     "faster from that cache) or latency (neither). With --backend cl or --device gpu0: OpenCL's kernels, timed by the "
+     "driver's clock beside small probes of the device; the limit may then be compute (85% of the int8 rate or more) "
+     "or "
+     "launch (not much more than an empty kernel takes).",
      cli_kernels},
     {"tune", CLI_TUNE, "[run|show|export|import FILE|prune] [options]", "find the fastest settings of the kernels here",
      "Times the settings of the kernels on this machine, for the shapes of a model (-m) or for those that are given, "
@@ -36,12 +40,15 @@ const cli_subcommand cli_subcommands[] = {
      "keeps what it measures in a database that every later run reads. Each candidate is checked for correctness "
      "first. "
      "Ctrl-C keeps all that is measured, and another run goes on there. show: the best of each problem; export: all "
-     "measurements, as JSON lines; import: those of a file, verified again; prune: keep only the best.",
+     "measurements, as JSON lines; import: those of a file, verified again; prune: keep only the best. With --backend "
+     "cl "
+     "or --device gpu0 it tunes OpenCL's kernels: work-group tiles, parts of K, registers, quantizing in the same "
+     "launch.",
      cli_tune},
     {"devices", CLI_DEVICES, "[options]", "show the devices, and measure them",
      "Shows the devices that crumb can use, and where a GPU cannot be used, why and what to do about it. With "
      "--measure: what the processor can do at best, in medians of several rounds: the roofs that 'crumb kernels perf' "
-     "and 'crumb bench' compare with.",
+     "and 'crumb bench' compare with. With --report: a file about the GPUs that can be sent to whoever works on crumb.",
      cli_devices},
     {"help", CLI_HELP, "[TOPIC] [options]", "explain a command or a topic",
      "Explains a command or a topic: errors, environment, formats, coming-from-llama.cpp.", cli_help},

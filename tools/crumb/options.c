@@ -58,7 +58,7 @@ const cli_option cli_option_table[] = {
      .help = "most tokens handed over at once"},
     {"-ub --ubatch-size", CLI_INTS, "N,...", AT(bench_ubatch), "512", RANGE(1, UINT32_MAX), CLI_BENCH,
      .help = "most tokens evaluated at once"},
-    {"--tuning", CLI_TEXT, "FILE", AT(tuning), .commands = CLI_ENGINE | CLI_TUNE,
+    {"--tuning", CLI_TEXT, "FILE", AT(tuning), .commands = CLI_ENGINE | CLI_TUNE | CLI_DEVICES,
      .help = "the database of what 'crumb tune' has measured; none: kernels are chosen by rank"},
     {"--mlock", CLI_ON, AT(mlock), .commands = CLI_ENGINE, .help = "keep the weights from being swapped out"},
 
@@ -143,14 +143,19 @@ const cli_option cli_option_table[] = {
      .help = "only kernels for a few rows of activations, or only those for many"},
     {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_KERNELS | CLI_TUNE,
      .help = "only weights of these formats: 1, 1.58 (ternary), 2, 3, 4, 5, 6, 8, mxfp4"},
+    {"-dev --device", CLI_TEXT, "cpu|gpuN", AT(device), .commands = CLI_KERNELS | CLI_TUNE,
+     .help = "whose kernels: the CPU's, which is the default, or those of a GPU as 'crumb devices' lists it"},
+    {"--backend", CLI_TEXT, "cpu|cl", AT(backend), .commands = CLI_KERNELS | CLI_TUNE,
+     .help = "cl: OpenCL's, on gpu0 unless --device says otherwise"},
     {"--group", CLI_INTS, "N,...", AT(kernel_groups), .min = 0, .max = 65536, .commands = CLI_KERNELS | CLI_TUNE,
      .help = "weights that share a scale; 0: a whole row"},
     {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_KERNELS | CLI_TUNE,
      .help = "shapes of the layer: outputs x inputs x rows of activations"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_KERNELS,
-     .help = "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, "
-             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, "
-             "cl:dpas"},
+     .help = "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, cpu:avxvnniint8, cpu:avx512ymm, "
+             "cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, cl:dpas"},
+    {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_TUNE,
+     .help = "OpenCL: for runs with this --target (cl:portable, cl:dp4a, cl:dpas-i8, cl:dpas)"},
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_KERNELS | CLI_TUNE,
      .help = "how activations are quantized: as models of the format want it, not at all, or int8 with one scale per "
              "row or per weight group"},
@@ -163,6 +168,15 @@ const cli_option cli_option_table[] = {
      .help = "times that each measurement is repeated, in turns with the others; medians are printed"},
     {"--seed", CLI_INT, "N", AT(kernel_seed), "-1", RANGE(-1, UINT32_MAX), CLI_KERNELS,
      .help = "test: the random data; -1: new ones, whose seed is printed"},
+    {"--report", CLI_TEXT, "FILE", AT(report), .commands = CLI_DEVICES,
+     .help = "write one text file about this machine's GPUs to send: what they are, their drivers, tests and speeds of "
+             "crumb's kernels, what was tuned; minutes long. No user names, no paths"},
+    {"--filter", CLI_TEXT, "TEXT", AT(kernel_filter), .commands = CLI_DEVICES,
+     .help = "with --report: only kernels with this in their name"},
+    {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_DEVICES,
+     .help = "with --report: only weights of these formats, as for 'crumb kernels'"},
+    {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_DEVICES,
+     .help = "with --report: these layers, instead of awkward ones for tests and some models' for speeds"},
     {"--measure", CLI_ON, AT(measure), .commands = CLI_DEVICES,
      .help = "measure what the device can do at best: memory, dot products, barriers"},
 

@@ -66,6 +66,7 @@ typedef struct cli_options {
     cli_ints kernel_groups;
     int64_t rounds, kernel_seed;
     bool cold, measure;
+    const char *report;
     /* tune */
     const char *tuning, *budget;
     double fraction;

@@ -50,7 +50,7 @@ static crumb_status read_tier(suite_state *s, const char *target, crumb_error *e
     if (!target || strcmp(target, "cpu") == 0) return CRUMB_OK;
     s->tier = strncmp(target, "cpu:", 4) == 0 ? target + 4 : target;
     for (size_t i = 0; i < s->choice.suite->n_kernels(); i++) {
-        const crumb_kernel_info info = s->choice.suite->info(i);
+        const crumb_kernel_info info = kernels_info(&s->choice, i);
         if (info.available && strcmp(info.target, s->tier) == 0) return CRUMB_OK;
     }
     return crumb_fail(err, CRUMB_ERR_DEVICE, "--target %s: this machine has no such tier", target);
@@ -59,10 +59,10 @@ static crumb_status read_tier(suite_state *s, const char *target, crumb_error *e
 static crumb_status set_up(suite_state *s, const cli_options *o, crumb_error *err) {
     *s = (suite_state){.options = o, .format = bench_choose_format(o), .rounds = (size_t)o->rounds};
     if (o->bench_threads.n != 1) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--suite takes one number of threads (-t)");
+    if (kernels_gpu_backend(o)) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--suite cpu measures the CPU");
     s->n_threads = bench_resolve_threads(o->bench_threads.value[0]);
-    CRUMB_TRY(kernels_choose(o, NULL, 0, NULL, 0, &s->choice, err));
-    CRUMB_TRY(read_tier(s, o->target, err));
-    return s->choice.suite->machine_create(s->n_threads, &s->machine, err);
+    CRUMB_TRY(kernels_choose(o, s->n_threads, NULL, 0, NULL, 0, &s->choice, err));
+    return read_tier(s, o->target, err);
 }
 
 static crumb_status run_sections(suite_state *s, bool counting, crumb_error *err) {
@@ -86,6 +86,6 @@ int bench_suite(const cli_options *options) {
         cli_progress_clear();
         suite_print_end(&s); /* what was measured until a failure stays readable */
     }
-    if (s.machine) s.choice.suite->machine_destroy(s.machine);
+    kernels_release(&s.choice);
     return status == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
 }

@@ -27,8 +27,7 @@ typedef struct suite_row {
 typedef struct suite_state {
     const cli_options *options;
     kernels_choice choice; /* formats and shapes by the options */
-    crumb_kernel_machine *machine;
-    const char *tier; /* that --target forces, "avx2"; NULL: the best */
+    const char *tier;      /* that --target forces, "avx2"; NULL: the best */
     bench_format format;
     int n_threads;
     size_t rounds;

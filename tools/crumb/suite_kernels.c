@@ -25,9 +25,9 @@ static size_t pick_in(const suite_state *s, const crumb_kernel_problem *p, const
     size_t best = SIZE_MAX;
     int rank = 0;
     for (size_t i = 0; i < suite->n_kernels(); i++) {
-        const crumb_kernel_info info = suite->info(i);
+        const crumb_kernel_info info = kernels_info(&s->choice, i);
         if (!info.available || info.rank < 0 || info.max_n < p->n || !usable(info.target, tier)) continue;
-        if ((layout && strcmp(info.layout, layout) != 0) || !suite->takes(i, p)) continue;
+        if ((layout && strcmp(info.layout, layout) != 0) || !kernels_takes(&s->choice, i, p)) continue;
         if (best == SIZE_MAX || info.rank > rank) best = i, rank = info.rank;
     }
     return best;
@@ -35,7 +35,7 @@ static size_t pick_in(const suite_state *s, const crumb_kernel_problem *p, const
 
 /* The kernel that a plan takes, on the best tier or on the one given. */
 static size_t pick(const suite_state *s, const crumb_kernel_problem *p, const char *tier) {
-    return tier ? pick_in(s, p, tier, NULL) : s->choice.suite->chosen(p);
+    return tier ? pick_in(s, p, tier, NULL) : kernels_chosen(&s->choice, p);
 }
 
 static crumb_kernel_problem problem_of(const suite_state *s, const char *format, uint32_t group, kernels_shape shape) {
@@ -46,7 +46,7 @@ static crumb_kernel_problem problem_of(const suite_state *s, const char *format,
 /* Times one kernel, or two in turns (the second may be SIZE_MAX). The caller destroys *out in any case. */
 static crumb_status take_turns(const suite_state *s, const crumb_kernel_problem *p, size_t first, size_t second,
                                size_t rounds, kernels_turns *out, crumb_error *err) {
-    CRUMB_TRY(kernels_turns_create(s->choice.suite, s->machine, p, rounds, true, out, err));
+    CRUMB_TRY(kernels_turns_create(&s->choice, p, rounds, true, out, err));
     CRUMB_TRY(kernels_turns_add(out, first, "", err));
     if (second != SIZE_MAX) CRUMB_TRY(kernels_turns_add(out, second, "", err));
     return kernels_turns_run(out, err);
@@ -111,10 +111,10 @@ static crumb_status gemv_row(suite_state *s, const char *model, const gemv_targe
     kernels_turns turns = {0};
     char name[16];
     const bool large = code_bytes(t->format, shape) > LEAST_BYTES;
-    const bool dense = kernel != SIZE_MAX && strcmp(s->choice.suite->info(kernel).layout, "tile") != 0;
+    const bool dense = kernel != SIZE_MAX && strcmp(kernels_info(&s->choice, kernel).layout, "tile") != 0;
     if (large && (!dense || strcmp(t->format, "1.58") != 0)) row.wanted = wanted_of(s, t, forced);
     snprintf(row.what, sizeof row.what, "%s %u x %u, %s, %s", model, shape.m, shape.k, weights_name(t->format, name),
-             kernel == SIZE_MAX ? "no kernel" : s->choice.suite->info(kernel).name);
+             kernel == SIZE_MAX ? "no kernel" : kernels_info(&s->choice, kernel).name);
     if (kernel == SIZE_MAX) return skip(s, &row, "no kernel takes it here", err);
     crumb_status status = take_turns(s, &p, kernel, SIZE_MAX, s->rounds, &turns, err);
     if (status == CRUMB_OK) {
@@ -223,13 +223,13 @@ crumb_status suite_gemv(suite_state *s, crumb_error *err) {
 static crumb_status near_row(suite_state *s, const crumb_kernel_problem *p, size_t paper, double wanted,
                              crumb_error *err) {
     enum { MORE_ROUNDS = 4 }; /* each takes microseconds */
-    const crumb_kernel_info theirs = s->choice.suite->info(paper);
+    const crumb_kernel_info theirs = kernels_info(&s->choice, paper);
     const size_t ours = pick(s, p, theirs.target);
     suite_row row = {.section = "near", .unit = "cycles", .wanted = wanted, .factor = true};
     kernels_turns turns = {0};
     char name[16];
     snprintf(row.what, sizeof row.what, "%s, %s, %s", weights_name(p->format->name, name), theirs.target,
-             ours == SIZE_MAX ? "no kernel" : s->choice.suite->info(ours).name);
+             ours == SIZE_MAX ? "no kernel" : kernels_info(&s->choice, ours).name);
     if (ours == SIZE_MAX) return skip(s, &row, "no kernel takes it here", err);
     crumb_status status = take_turns(s, p, ours, paper, MORE_ROUNDS * s->rounds, &turns, err);
     if (status == CRUMB_OK) {
@@ -258,8 +258,8 @@ crumb_status suite_near(suite_state *s, crumb_error *err) {
         const crumb_kernel_problem p = problem_of(s, targets[t].format, 0, shape);
         if (!suite_wants_format(s, targets[t].format) || !suite_case(s, "near/%s", targets[t].format)) continue;
         for (size_t i = 0; i < suite->n_kernels(); i++) {
-            const crumb_kernel_info info = suite->info(i);
-            if (!strstr(info.name, targets[t].paper) || !info.available || !suite->takes(i, &p)) continue;
+            const crumb_kernel_info info = kernels_info(&s->choice, i);
+            if (!strstr(info.name, targets[t].paper) || !info.available || !kernels_takes(&s->choice, i, &p)) continue;
             if (!s->tier || strcmp(s->tier, info.target) == 0) CRUMB_TRY(near_row(s, &p, i, targets[t].wanted, err));
         }
     }
@@ -284,7 +284,8 @@ static crumb_status gemm_row(suite_state *s, const char *format, const gemm_targ
     char scales[32] = "row", name[16];
     if (t->group) snprintf(scales, sizeof scales, "%u", t->group);
     snprintf(row.what, sizeof row.what, "%u x %u x %u, %s, scales per %s, %s", shape.m, shape.k, shape.n,
-             weights_name(format, name), scales, kernel == SIZE_MAX ? "no kernel" : s->choice.suite->info(kernel).name);
+             weights_name(format, name), scales,
+             kernel == SIZE_MAX ? "no kernel" : kernels_info(&s->choice, kernel).name);
     if (kernel == SIZE_MAX) return skip(s, &row, "no kernel takes groups of this size", err);
     crumb_status status = take_turns(s, &p, kernel, SIZE_MAX, s->rounds, &turns, err);
     if (status == CRUMB_OK) {

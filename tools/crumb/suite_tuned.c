@@ -32,7 +32,7 @@ static crumb_status read_database(const suite_state *s, tuned_list *list, crumb_
     if (given ? strcmp(s->options->tuning, "none") == 0 : !crumb_tuning_path(path, sizeof path)) return CRUMB_OK;
     CRUMB_TRY(crumb_tuning_open(given ? s->options->tuning : path, false, &db, note, err));
     if (*note) cli_note("%s", note);
-    s->choice.suite->identify(like.device, like.target, like.source);
+    s->choice.suite->identify(s->choice.machine, like.device, like.target, like.source);
     crumb_status status = crumb_tuning_each(db, &like, keep, list, err);
     crumb_tuning_close(db);
     return status;
@@ -52,11 +52,11 @@ static bool problem_of(const suite_state *s, const crumb_tuning_record *r, crumb
                                     .n = key->n,
                                     .group = key->group == crumb_round_up(key->k, 32) ? 0 : key->group,
                                     .act = (crumb_act_quant)key->act};
-        const size_t standard = suite->chosen(p);
-        if (standard == SIZE_MAX || strcmp(suite->info(standard).layout, layout) != 0) continue;
+        const size_t standard = kernels_chosen(&s->choice, p);
+        if (standard == SIZE_MAX || strcmp(kernels_info(&s->choice, standard).layout, layout) != 0) continue;
         for (size_t j = 0; j < suite->n_kernels(); j++) {
             *kernel = j;
-            if (strcmp(suite->info(j).name, r->kernel) == 0) return suite->takes(j, p);
+            if (strcmp(kernels_info(&s->choice, j).name, r->kernel) == 0) return kernels_takes(&s->choice, j, p);
         }
     }
     return false;
@@ -72,9 +72,9 @@ static crumb_status tuned_row(suite_state *s, const crumb_tuning_record *r, doub
     snprintf(row.what, sizeof row.what, "%s %u x %u x %u, %.40s %.40s", r->key.weights, p.m, p.k, p.n, r->kernel,
              *r->knobs ? r->knobs : "as by default");
     const bool cold = p.n <= 16;
-    crumb_status status = kernels_turns_create(s->choice.suite, s->machine, &p, s->rounds, cold, &turns, err);
+    crumb_status status = kernels_turns_create(&s->choice, &p, s->rounds, cold, &turns, err);
     if (status == CRUMB_OK) status = kernels_turns_add(&turns, kernel, r->knobs, err);
-    if (status == CRUMB_OK) status = kernels_turns_add(&turns, s->choice.suite->chosen(&p), "", err);
+    if (status == CRUMB_OK) status = kernels_turns_add(&turns, kernels_chosen(&s->choice, &p), "", err);
     if (status == CRUMB_OK) status = kernels_turns_run(&turns, err);
     if (status == CRUMB_OK) {
         row.measured = kernels_turns_median(&turns, 0, TURNS_NS) / 1000;

@@ -1,7 +1,6 @@
 /* crumb tune: finds the fastest settings of the kernels for this machine, and keeps them in a database. */
 #include "tools/crumb/tune.h"
 
-#include "cpu/suite.h"
 #include "host/base/thread.h"
 #include "host/engine/engine.h"
 #include "tools/crumb/json_util.h"
@@ -52,7 +51,12 @@ static void add_matrix(problem_list *list, const crumb_matrix *w) {
 
 static crumb_status problems_of_model(const cli_options *options, problem_list *list, crumb_error *err) {
     crumb_model *m;
-    CRUMB_TRY(cli_model_open(options, options->model, NULL, (int)options->n_threads, &m, err));
+    cli_options o = *options; /* on the device that is tuned, whose weights may lie otherwise than the CPU's */
+    if (kernels_gpu_backend(options)) {
+        if (!o.device) o.device = "gpu0";
+        o.backend = kernels_gpu_backend(options);
+    }
+    CRUMB_TRY(cli_model_open(&o, options->model, NULL, (int)options->n_threads, &m, err));
     for (uint32_t i = 0; i < m->net.hparams.num_hidden_layers; i++) {
         const crumb_layer *l = &m->net.layers[i];
         const crumb_weight *weights[] = {&l->attn_q,   &l->attn_k, &l->attn_v,  &l->attn_output,
@@ -168,13 +172,18 @@ static crumb_status export_all(const cli_options *options, crumb_error *err) {
 }
 
 static crumb_status prune(const cli_options *options, crumb_error *err) {
-    crumb_tuning *db;
+    crumb_tuning *db = NULL;
+    kernels_choice choice;
     char device[96], target[32], source[20];
-    uint64_t n_removed;
-    CRUMB_TRY(open_database(options, false, &db, err));
-    crumb_kernel_suite_cpu.identify(device, target, source);
-    crumb_status status = crumb_tuning_prune(db, device, source, &n_removed, err);
+    uint64_t n_removed = 0;
+    crumb_status status = kernels_choose(options, (int)options->n_threads, NULL, 0, NULL, 0, &choice, err);
+    if (status == CRUMB_OK) status = open_database(options, false, &db, err);
+    if (status == CRUMB_OK) {
+        choice.suite->identify(choice.machine, device, target, source);
+        status = crumb_tuning_prune(db, device, source, &n_removed, err);
+    }
     crumb_tuning_close(db);
+    kernels_release(&choice);
     if (status == CRUMB_OK) cli_print("%llu measurements removed\n", (unsigned long long)n_removed);
     return status;
 }
@@ -183,11 +192,10 @@ static crumb_status prune(const cli_options *options, crumb_error *err) {
 
 /* A kernel of that name computes the right thing here with these knobs. Kernels of other targets cannot be asked, and
  * are never looked up here either. */
-static crumb_status verify(const crumb_tuning_record *r, bool *ok, crumb_error *err) {
-    const crumb_kernel_suite *suite = &crumb_kernel_suite_cpu;
+static crumb_status verify(const kernels_choice *c, const crumb_tuning_record *r, bool *ok, crumb_error *err) {
     *ok = true;
-    for (size_t i = 0; i < suite->n_kernels(); i++) {
-        const crumb_kernel_info info = suite->info(i);
+    for (size_t i = 0; i < c->suite->n_kernels(); i++) {
+        const crumb_kernel_info info = kernels_info(c, i);
         if (strcmp(info.name, r->kernel) != 0 || !info.available) continue;
         for (size_t f = 0; f < crumb_n_kernel_formats; f++) {
             crumb_kernel_problem p = {.format = &crumb_kernel_formats[f],
@@ -196,16 +204,17 @@ static crumb_status verify(const crumb_tuning_record *r, bool *ok, crumb_error *
                                       .n = 5,
                                       .group = 128,
                                       .act = (crumb_act_quant)r->key.act};
-            crumb_kernel_check check;
-            if (!suite->takes(i, &p)) continue;
-            CRUMB_TRY(suite->check(i, r->knobs, &p, f, false, &check, err));
+            kernels_check check;
+            if (!kernels_takes(c, i, &p)) continue;
+            CRUMB_TRY(kernels_check_run(c, i, r->knobs, &p, f, false, &check, err));
             *ok = *ok && check.ok;
         }
     }
     return CRUMB_OK;
 }
 
-static crumb_status import_lines(crumb_tuning *db, char *text, const char *path, size_t *n, crumb_error *err) {
+static crumb_status import_lines(const kernels_choice *c, crumb_tuning *db, char *text, const char *path, size_t *n,
+                                 crumb_error *err) {
     size_t number = 0;
     for (char *line = text, *end; *line; line = end) {
         crumb_tuning_record r;
@@ -216,7 +225,7 @@ static crumb_status import_lines(crumb_tuning *db, char *text, const char *path,
         if (!*line) continue;
         crumb_status status = crumb_tuning_parse(line, &r, err);
         if (status != CRUMB_OK) return crumb_fail_prefix(err, status, "%s:%zu", path, number);
-        CRUMB_TRY(verify(&r, &ok, err));
+        CRUMB_TRY(verify(c, &r, &ok, err));
         if (!ok) {
             cli_error("%s:%zu: %s with '%s' computes wrong results here; left out", path, number, r.kernel, r.knobs);
             continue;
@@ -231,13 +240,14 @@ static crumb_status import_file(const cli_options *options, crumb_error *err) {
     const char *path = options->plain.value[1];
     char *text;
     size_t n_bytes, n = 0;
-    crumb_tuning *db;
+    crumb_tuning *db = NULL;
+    kernels_choice choice;
     CRUMB_TRY(cli_read_file(path, &text, &n_bytes, err));
-    crumb_status status = open_database(options, true, &db, err);
-    if (status == CRUMB_OK) {
-        status = import_lines(db, text, path, &n, err);
-        crumb_tuning_close(db);
-    }
+    crumb_status status = kernels_choose(options, (int)options->n_threads, NULL, 0, NULL, 0, &choice, err);
+    if (status == CRUMB_OK) status = open_database(options, true, &db, err);
+    if (status == CRUMB_OK) status = import_lines(&choice, db, text, path, &n, err);
+    crumb_tuning_close(db);
+    kernels_release(&choice);
     free(text);
     if (status == CRUMB_OK) cli_print("%zu measurements imported\n", n);
     return status;
@@ -262,36 +272,44 @@ static void print_outcome(const cli_options *options, const tune_outcome *o, cru
     cli_flush();
 }
 
+/* Each problem gets its part of the time that is left. */
+static crumb_status tune_all(const kernels_choice *choice, const problem_list *list, crumb_tuning *db,
+                             uint64_t deadline_ns, size_t *n_wrong, crumb_error *err) {
+    crumb_status status = CRUMB_OK;
+    for (size_t i = 0; i < list->n && status == CRUMB_OK && !cli_interrupted(NULL); i++) {
+        uint64_t now = crumb_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
+        tune_outcome outcome;
+        status = tune_search(choice, &list->problem[i], db, now + left / (list->n - i), &outcome, err);
+        *n_wrong += outcome.n_wrong;
+        if (status == CRUMB_OK && outcome.n_candidates > 0) print_outcome(choice->options, &outcome, &status, err);
+    }
+    return status;
+}
+
 static crumb_status tune(const cli_options *options, crumb_error *err) {
     static const kernels_shape standard_shapes[] = {
         {8192, 2048, 1}, {2048, 8192, 1}, {8192, 2048, 512}, {2048, 8192, 512}};
     static const uint32_t standard_groups[] = {0};
     kernels_choice choice;
     problem_list list = {.n = 0};
-    crumb_tuning *db;
+    crumb_tuning *db = NULL;
     uint64_t budget = 0;
-    CRUMB_TRY(parse_budget(options->budget, &budget, err));
-    CRUMB_TRY(kernels_choose(options, standard_shapes, sizeof standard_shapes / sizeof *standard_shapes,
-                             standard_groups, 1, &choice, err));
-    if (options->model)
-        CRUMB_TRY(problems_of_model(options, &list, err));
-    else
-        problems_of_choice(&choice, &list);
-    CRUMB_TRY(open_database(options, true, &db, err));
-    cli_catch_interrupt();
-    uint64_t end = crumb_now_ns() + budget;
-    crumb_kernel_machine *machine;
-    crumb_status status = choice.suite->machine_create((int)options->n_threads, &machine, err);
     size_t n_wrong = 0;
-    for (size_t i = 0; i < list.n && status == CRUMB_OK && !cli_interrupted(NULL); i++) {
-        uint64_t now = crumb_now_ns(), left = end > now ? end - now : 0;
-        tune_outcome outcome;
-        status = tune_search(&choice, machine, &list.problem[i], db, now + left / (list.n - i), &outcome, err);
-        n_wrong += outcome.n_wrong;
-        if (status == CRUMB_OK && outcome.n_candidates > 0) print_outcome(options, &outcome, &status, err);
-    }
-    choice.suite->machine_destroy(machine);
+    CRUMB_TRY(parse_budget(options->budget, &budget, err));
+    crumb_status status =
+        kernels_choose(options, (int)options->n_threads, standard_shapes,
+                       sizeof standard_shapes / sizeof *standard_shapes, standard_groups, 1, &choice, err);
+    if (status == CRUMB_OK && options->target && !kernels_gpu_backend(options))
+        status =
+            crumb_fail(err, CRUMB_ERR_ARGUMENT, "--target %s: the CPU is tuned for its best tier", options->target);
+    choice.target = NULL; /* --target says what plans use, which may be kernels of a lower rung */
+    if (status == CRUMB_OK && options->model) status = problems_of_model(options, &list, err);
+    if (status == CRUMB_OK && !options->model) problems_of_choice(&choice, &list);
+    if (status == CRUMB_OK) status = open_database(options, true, &db, err);
+    cli_catch_interrupt();
+    if (status == CRUMB_OK) status = tune_all(&choice, &list, db, crumb_now_ns() + budget, &n_wrong, err);
     crumb_tuning_close(db);
+    kernels_release(&choice);
     if (status == CRUMB_OK && n_wrong)
         return crumb_fail(err, CRUMB_ERR_DEVICE, "%zu candidates computed wrong results", n_wrong);
     return status;

@@ -13,9 +13,8 @@ typedef struct tune_outcome {
 
 /* Measures until `deadline_ns` and writes everything to the database, stage by stage. Interrupted, it returns OK with
  * what it has. Nothing to measure (no kernel takes the problem) leaves outcome->n_candidates 0. */
-crumb_status tune_search(const kernels_choice *choice, crumb_kernel_machine *machine,
-                         const crumb_kernel_problem *problem, crumb_tuning *db, uint64_t deadline_ns,
-                         tune_outcome *outcome, crumb_error *err);
+crumb_status tune_search(const kernels_choice *choice, const crumb_kernel_problem *problem, crumb_tuning *db,
+                         uint64_t deadline_ns, tune_outcome *outcome, crumb_error *err);
 
 /* "u2 8192x2048x1, group 2048": for progress and results. */
 void tune_problem_name(const crumb_tuning_key *key, char out[96]);

@@ -29,7 +29,6 @@ typedef struct candidate {
 
 typedef struct tuner {
     const kernels_choice *choice;
-    const crumb_kernel_suite *suite;
     const crumb_kernel_problem *problem;
     crumb_kernel_bench *bench;
     crumb_tuning *db;
@@ -43,8 +42,10 @@ typedef struct tuner {
 
 void tune_problem_name(const crumb_tuning_key *key, char out[96]) {
     static const char *const acts[] = {[CRUMB_ACT_F32] = "float", [CRUMB_ACT_ROW] = "row", [CRUMB_ACT_GROUP] = "group"};
-    snprintf(out, 96, "%s %ux%ux%u, group %u, activations by %s, %u threads", key->weights, key->m, key->k, key->n,
-             key->group, key->act <= CRUMB_ACT_GROUP ? acts[key->act] : "?", key->n_threads);
+    const int used = snprintf(out, 96, "%s %ux%ux%u, group %u, activations by %s", key->weights, key->m, key->k, key->n,
+                              key->group, key->act <= CRUMB_ACT_GROUP ? acts[key->act] : "?");
+    if (key->n_threads && used > 0 && used < 96)
+        snprintf(out + used, 96 - (size_t)used, ", %u threads", key->n_threads);
 }
 
 static bool time_is_up(const tuner *t) {
@@ -69,34 +70,20 @@ static crumb_status add_candidate(tuner *t, size_t kernel, size_t number, crumb_
         if (!grown) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu candidates", capacity);
         t->candidates = grown;
     }
+    const crumb_kernel_suite *suite = t->choice->suite;
     candidate *c = &t->candidates[t->n++];
     *c = (candidate){.kernel = kernel, .ratio = 1};
-    t->suite->setting(kernel, number, c->knobs);
+    suite->setting(t->choice->machine, kernel, number, c->knobs);
+    if (suite->setting_takes && !suite->setting_takes(t->choice->machine, kernel, c->knobs, t->problem)) t->n--;
     return CRUMB_OK;
 }
 
 /* Models keep weights in one layout. */
 static bool worth_trying(const tuner *t, size_t kernel) {
-    const crumb_kernel_info info = t->suite->info(kernel);
-    return info.rank >= 0 && strcmp(info.layout, t->layout) == 0 && t->problem->n <= info.max_n &&
+    const crumb_kernel_info info = kernels_info(t->choice, kernel);
+    return info.eligible && strcmp(info.layout, t->layout) == 0 && t->problem->n <= info.max_n &&
            strcmp(info.target, "scalar") != 0 && kernels_selected(t->choice, &info) &&
-           t->suite->takes(kernel, t->problem);
-}
-
-static crumb_status list_candidates(tuner *t, crumb_error *err) {
-    const size_t standard = t->suite->chosen(t->problem);
-    uint64_t random = crumb_now_ns() | 1;
-    if (standard == SIZE_MAX) return CRUMB_OK;
-    CRUMB_TRY(add_candidate(t, standard, 0, err));
-    for (size_t i = 0; i < t->suite->n_kernels(); i++) {
-        if (!worth_trying(t, i)) continue;
-        for (size_t j = i == standard ? 1 : 0; j < t->suite->n_settings(i); j++) {
-            random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
-            if ((double)(random >> 11) * 0x1p-53 < t->choice->options->fraction) CRUMB_TRY(add_candidate(t, i, j, err));
-        }
-    }
-    t->n_alive = t->n > 1 ? t->n : 0;
-    return CRUMB_OK;
+           kernels_takes(t->choice, kernel, t->problem);
 }
 
 static void swap(tuner *t, size_t a, size_t b) {
@@ -105,11 +92,36 @@ static void swap(tuner *t, size_t a, size_t b) {
     t->candidates[b] = c;
 }
 
+/* In an order by chance, all but the default: where there is time for some only, they are of all kinds. */
+static void shuffle(tuner *t, uint64_t random) {
+    for (size_t i = t->n; i > 2; i--) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        swap(t, i - 1, 1 + (size_t)(random >> 33) % (i - 1));
+    }
+}
+
+static crumb_status list_candidates(tuner *t, crumb_error *err) {
+    const size_t standard = kernels_chosen(t->choice, t->problem);
+    uint64_t random = crumb_now_ns() | 1;
+    if (standard == SIZE_MAX) return CRUMB_OK;
+    CRUMB_TRY(add_candidate(t, standard, 0, err));
+    for (size_t i = 0; i < t->choice->suite->n_kernels(); i++) {
+        if (!worth_trying(t, i)) continue;
+        for (size_t j = i == standard ? 1 : 0; j < t->choice->suite->n_settings(t->choice->machine, i); j++) {
+            random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            if ((double)(random >> 11) * 0x1p-53 < t->choice->options->fraction) CRUMB_TRY(add_candidate(t, i, j, err));
+        }
+    }
+    if (t->choice->suite->compiles) shuffle(t, random);
+    t->n_alive = t->n > 1 ? t->n : 0;
+    return CRUMB_OK;
+}
+
 static bool mark_known(void *user, const crumb_tuning_record *record) {
     tuner *t = user;
     if (record->ratio > 0 && record->ratio < t->outcome->best.ratio) t->outcome->best = *record;
     for (size_t i = 1; i < t->n_alive; i++) {
-        const char *name = t->suite->info(t->candidates[i].kernel).name;
+        const char *name = kernels_info(t->choice, t->candidates[i].kernel).name;
         if (strcmp(name, record->kernel) != 0 || strcmp(t->candidates[i].knobs, record->knobs) != 0) continue;
         swap(t, i, --t->n_alive);
         break;
@@ -117,20 +129,31 @@ static bool mark_known(void *user, const crumb_tuning_record *record) {
     return true;
 }
 
-/* A candidate that computes something else is not timed; that is a bug to report, not a choice. */
+/* A candidate that computes something else is not timed; that is a bug to report, not a choice. Neither is one that the
+ * device does not build or run. Where kernels are compiled for this, half of the time is for timing those that are
+ * checked by then; another run goes on with the others. */
 static crumb_status drop_wrong(tuner *t, crumb_error *err) {
     crumb_kernel_problem small = *t->problem;
     if (small.m > CHECK_M) small.m = CHECK_M;
     if (small.n > CHECK_N) small.n = CHECK_N;
     for (size_t i = 0; i < t->n_alive && !time_is_up(t);) {
-        crumb_kernel_check check;
+        kernels_check check = {.ok = false};
         const candidate *c = &t->candidates[i];
-        CRUMB_TRY(t->suite->check(c->kernel, c->knobs, &small, i, false, &check, err));
-        if (check.ok) {
+        const uint64_t half = t->began_ns + (t->deadline_ns - t->began_ns) / 2;
+        if (t->choice->suite->compiles && i > 1 && crumb_now_ns() > half) {
+            t->n_alive = i;
+            break;
+        }
+        show_progress(t);
+        crumb_status status = kernels_check_run(t->choice, c->kernel, c->knobs, &small, i, false, &check, err);
+        if (status == CRUMB_OK && check.ok) {
             i++;
             continue;
         }
-        cli_error("%s with '%s' is wrong and is left out: %s", t->suite->info(c->kernel).name, c->knobs, check.where);
+        if (status != CRUMB_OK && (status != CRUMB_ERR_DEVICE || i == 0)) return status;
+        if (status != CRUMB_OK) snprintf(check.where, sizeof check.where, "%.150s", err->message);
+        cli_error("%s with '%s' is wrong and is left out: %s", kernels_info(t->choice, c->kernel).name, c->knobs,
+                  check.where);
         t->outcome->n_wrong++;
         if (i == 0) return crumb_fail(err, CRUMB_ERR_DEVICE, "the default kernel computes wrong results");
         swap(t, i, --t->n_alive);
@@ -141,7 +164,8 @@ static crumb_status drop_wrong(tuner *t, crumb_error *err) {
 /* ---- measuring --------------------------------------------------------------------------------------------- */
 
 static crumb_status time_one(tuner *t, const candidate *c, double *ns, crumb_error *err) {
-    return t->suite->bench_run(t->bench, c->kernel, c->knobs, t->problem->n <= FEW_ROWS, ns, err);
+    const unsigned cold = t->problem->n <= FEW_ROWS ? CRUMB_BENCH_COLD : 0;
+    return t->choice->suite->bench_run(t->bench, c->kernel, c->knobs, cold | CRUMB_BENCH_WHOLE, ns, err);
 }
 
 static crumb_status store(tuner *t, candidate *c, crumb_error *err) {
@@ -150,7 +174,7 @@ static crumb_status store(tuner *t, candidate *c, crumb_error *err) {
     memcpy(ns, c->ns, sizeof ns);
     crumb_tuning_record r = {
         .key = t->key, .ratio = c->ratio, .ns = cli_median(ns, c->n_rounds), .rounds = c->n_rounds};
-    snprintf(r.kernel, sizeof r.kernel, "%s", t->suite->info(c->kernel).name);
+    snprintf(r.kernel, sizeof r.kernel, "%s", kernels_info(t->choice, c->kernel).name);
     snprintf(r.knobs, sizeof r.knobs, "%s", c->knobs);
     return crumb_tuning_put(t->db, &r, err);
 }
@@ -215,32 +239,35 @@ static crumb_status search(tuner *t, crumb_error *err) {
     return crumb_tuning_each(t->db, &t->key, keep_best, &t->outcome->best, err);
 }
 
-crumb_status tune_search(const kernels_choice *choice, crumb_kernel_machine *machine,
-                         const crumb_kernel_problem *problem, crumb_tuning *db, uint64_t deadline_ns,
-                         tune_outcome *outcome, crumb_error *err) {
+static void make_key(tuner *t) {
+    const crumb_kernel_problem *p = t->problem;
+    const size_t standard = kernels_chosen(t->choice, p);
+    t->choice->suite->identify(t->choice->machine, t->key.device, t->key.target, t->key.source);
+    t->layout = standard == SIZE_MAX ? "" : kernels_info(t->choice, standard).layout;
+    snprintf(t->key.weights, sizeof t->key.weights, "%s%u%s", p->format->codebook ? "c" : "u", p->format->bits,
+             strcmp(t->layout, "index") == 0 ? " index" : "");
+    t->key.m = p->m;
+    t->key.k = p->k;
+    t->key.n = p->n;
+    t->key.group = p->group ? p->group : (uint32_t)crumb_round_up(p->k, 32);
+    t->key.act = (uint32_t)p->act;
+    t->key.n_threads = (uint32_t)t->choice->suite->machine_threads(t->choice->machine);
+}
+
+crumb_status tune_search(const kernels_choice *choice, const crumb_kernel_problem *problem, crumb_tuning *db,
+                         uint64_t deadline_ns, tune_outcome *outcome, crumb_error *err) {
     tuner t = {.choice = choice,
-               .suite = choice->suite,
                .problem = problem,
                .db = db,
                .deadline_ns = deadline_ns,
                .began_ns = crumb_now_ns(),
                .outcome = outcome};
     *outcome = (tune_outcome){0};
-    CRUMB_TRY(t.suite->bench_create(machine, problem, &t.bench, err));
-    t.suite->identify(t.key.device, t.key.target, t.key.source);
-    const size_t standard = t.suite->chosen(problem);
-    t.layout = standard == SIZE_MAX ? "" : t.suite->info(standard).layout;
-    snprintf(t.key.weights, sizeof t.key.weights, "%s%u%s", problem->format->codebook ? "c" : "u",
-             problem->format->bits, strcmp(t.layout, "index") == 0 ? " index" : "");
-    t.key.m = problem->m;
-    t.key.k = problem->k;
-    t.key.n = problem->n;
-    t.key.group = problem->group ? problem->group : (uint32_t)crumb_round_up(problem->k, 32);
-    t.key.act = (uint32_t)problem->act;
-    t.key.n_threads = (uint32_t)t.suite->machine_threads(machine);
+    CRUMB_TRY(choice->suite->bench_create(choice->machine, problem, &t.bench, err));
+    make_key(&t);
     crumb_status status = search(&t, err);
     cli_progress_clear();
-    t.suite->bench_destroy(t.bench);
+    choice->suite->bench_destroy(t.bench);
     free(t.candidates);
     return status;
 }

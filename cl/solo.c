@@ -1,0 +1,210 @@
+#include "cl/solo.h"
+
+#include "cl/plan.h"
+#include "cl/probe.h"
+#include "cl/program.h"
+#include "host/base/checked.h"
+#include "host/base/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { QUANTIZE_WG = 128 };
+
+/* ---- memory -------------------------------------------------------------------------------------------------- */
+
+static crumb_status copy(crumb_cl_solo *s, const void *from, uint64_t n_bytes, crumb_cl_memory *out, crumb_error *err) {
+    if (!from || n_bytes == 0) return CRUMB_OK;
+    CRUMB_TRY(crumb_cl_memory_create(s->d, n_bytes, "a trial", out, err));
+    return crumb_cl_memory_write(s->d, out, from, n_bytes, err);
+}
+
+static crumb_status copy_weights(crumb_cl_solo *s, crumb_error *err) {
+    const crumb_matrix *w = &s->trial->w;
+    const crumb_matrix_bytes n = crumb_matrix_get_bytes(w);
+    CRUMB_TRY(copy(s, w->codes, n.codes, &s->codes, err));
+    CRUMB_TRY(copy(s, w->scales, n.scales, &s->scales, err));
+    CRUMB_TRY(copy(s, w->mins, n.mins, &s->mins, err));
+    CRUMB_TRY(copy(s, w->supers, n.supers, &s->supers, err));
+    CRUMB_TRY(copy(s, w->super_mins, n.super_mins, &s->super_mins, err));
+    return copy(s, w->codebook, CRUMB_CODEBOOK_ENTRIES, &s->codebook, err);
+}
+
+static crumb_status copy_activations(crumb_cl_solo *s, crumb_error *err) {
+    const crumb_trial_params *p = &s->trial->params;
+    const crumb_q8 *x = &s->trial->x;
+    const uint64_t n_groups = x->k_padded / x->group, n_sx = x->row_scale ? 1 : n_groups;
+    const crumb_cl_batch batch = {.n_rows = p->n, .max_kv = 1, .number = 1};
+    CRUMB_TRY(crumb_cl_memory_create(s->d, (uint64_t)p->n * x->k_padded, "a trial", &s->q, err));
+    CRUMB_TRY(copy(s, s->trial->xf, (uint64_t)p->n * p->k * sizeof(float), &s->x, err));
+    CRUMB_TRY(copy(s, x->sx, p->n * n_sx * sizeof *x->sx, &s->sx, err));
+    CRUMB_TRY(copy(s, x->qsum, p->n * n_groups * sizeof *x->qsum, &s->qsum, err));
+    return copy(s, &batch, sizeof batch, &s->batch, err);
+}
+
+crumb_status crumb_cl_solo_create(crumb_device *d, const crumb_trial *trial, crumb_cl_solo *out, crumb_error *err) {
+    const uint64_t n_y = (uint64_t)trial->params.n * trial->params.m;
+    void *zeros;
+    *out = (crumb_cl_solo){.d = d, .trial = trial, .q_order = -1};
+    CRUMB_TRY(copy_weights(out, err));
+    CRUMB_TRY(copy_activations(out, err));
+    CRUMB_TRY(crumb_calloc(n_y, sizeof(float), "results", &zeros, err));
+    crumb_status status = copy(out, zeros, n_y * sizeof(float), &out->y, err);
+    free(zeros);
+    return status;
+}
+
+void crumb_cl_solo_destroy(crumb_cl_solo *s) {
+    crumb_cl_memory *const all[] = {&s->codes, &s->scales, &s->mins, &s->supers, &s->super_mins, &s->codebook,
+                                    &s->batch, &s->x,      &s->q,    &s->sx,     &s->qsum,       &s->y};
+    for (size_t i = 0; s->d && i < sizeof all / sizeof *all; i++) crumb_cl_memory_free(s->d, all[i]);
+}
+
+/* Writes the activations in the order that a kernel reads: in the trial they are in the plane order of its weights. */
+static crumb_status write_q(crumb_cl_solo *s, unsigned x_bits, crumb_error *err) {
+    const crumb_q8 *x = &s->trial->x;
+    const uint64_t n_bytes = (uint64_t)s->trial->params.n * x->k_padded;
+    void *memory;
+    if (s->q_order == (int)x_bits) return CRUMB_OK;
+    CRUMB_TRY(crumb_calloc(n_bytes, 1, "activations", &memory, err));
+    int8_t *q = memory;
+    for (uint64_t i = 0; i < n_bytes; i++) {
+        const unsigned k = (unsigned)(i % CRUMB_TILE_K);
+        const unsigned to = x_bits ? crumb_tile_plane_position(x_bits, k) : k;
+        q[i - k + to] = x->q[i - k + crumb_tile_plane_position(s->trial->w.bits, k)];
+    }
+    crumb_status status = crumb_cl_memory_write(s->d, &s->q, q, n_bytes, err);
+    free(memory);
+    if (status == CRUMB_OK) s->q_order = (int)x_bits;
+    return status;
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------------- */
+
+crumb_cl_linear crumb_cl_solo_use(const crumb_matrix *w, const crumb_trial_params *p, uint32_t x) {
+    return (crumb_cl_linear){.w = w, .act = p->act, .act_group = p->act_group, .n_parts = 1, .x = x};
+}
+
+/* A kernel's arguments in their order; the first that is refused counts. */
+typedef struct args {
+    const crumb_device *d;
+    cl_kernel kernel;
+    cl_uint n;
+    cl_int code;
+} args;
+
+static void note(args *a, cl_int code) {
+    if (a->code == CL_SUCCESS) a->code = code;
+    a->n++;
+}
+static void arg_memory(args *a, const crumb_cl_memory *m) {
+    note(a, crumb_cl_set_memory(a->d, a->kernel, a->n, m));
+}
+static void arg_u32(args *a, uint32_t value) {
+    note(a, clSetKernelArg(a->kernel, a->n, sizeof value, &value));
+}
+static void arg_f32(args *a, float value) {
+    note(a, clSetKernelArg(a->kernel, a->n, sizeof value, &value));
+}
+static void arg_local(args *a, uint64_t n_bytes) {
+    note(a, clSetKernelArg(a->kernel, a->n, (size_t)n_bytes, NULL));
+}
+
+static void set_linear(const crumb_cl_solo *s, const crumb_cl_variant *v, const crumb_cl_linear *use, args *a) {
+    static const crumb_cl_memory none;
+    const crumb_matrix *w = use->w;
+    const crumb_cl_memory *const parts[] = {&s->codes, &s->scales, &s->mins, &s->supers, &s->super_mins, &none, &s->y};
+    arg_memory(a, &s->batch);
+    arg_u32(a, 0);
+    arg_u32(a, w->k);
+    arg_memory(a, &s->x);
+    arg_memory(a, &none);
+    arg_f32(a, 0);
+    arg_memory(a, &s->q);
+    arg_memory(a, &s->sx);
+    arg_memory(a, &s->qsum);
+    arg_memory(a, &s->codebook);
+    arg_u32(a, (uint32_t)w->mul);
+    arg_u32(a, (uint32_t)w->sub);
+    arg_memory(a, &none);
+    arg_local(a, crumb_cl_linear_scratch_bytes(&v->kernel, use));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) arg_memory(a, parts[i]);
+    arg_u32(a, 0);
+    arg_u32(a, (uint32_t)crumb_div_up(w->m, CRUMB_TILE_ROWS));
+    arg_u32(a, w->m);
+    arg_u32(a, w->m);
+    arg_f32(a, 1);
+}
+
+static void set_quantize(const crumb_cl_solo *s, args *a) {
+    static const crumb_cl_memory none;
+    const crumb_q8 *x = &s->trial->x;
+    const uint64_t n_groups = x->k_padded / x->group;
+    arg_memory(a, &s->batch);
+    arg_u32(a, 0);
+    arg_u32(a, s->trial->w.k);
+    arg_memory(a, &s->x);
+    arg_memory(a, &none);
+    arg_f32(a, 0);
+    arg_memory(a, &s->q);
+    arg_memory(a, &s->sx);
+    arg_memory(a, &s->qsum);
+    arg_local(a, sizeof(int32_t) * (n_groups + (x->row_scale ? 1 : n_groups)));
+}
+
+static crumb_status enqueue(const crumb_cl_solo *s, const args *a, const size_t groups[2], size_t local,
+                            cl_event *event, crumb_error *err) {
+    const size_t global[2] = {groups[0] * local, groups[1]}, locals[2] = {local, 1};
+    if (a->code != CL_SUCCESS) return crumb_cl_fail(err, s->d->label, "a kernel's arguments", a->code);
+    const cl_int code = clEnqueueNDRangeKernel(s->d->profiling, a->kernel, 2, NULL, global, locals, 0, NULL, event);
+    return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, s->d->label, "starting a kernel", code);
+}
+
+static crumb_status run_quantize(const crumb_cl_solo *s, const crumb_cl_variant *v, const crumb_cl_linear *use,
+                                 cl_event *event, crumb_error *err) {
+    char options[CRUMB_CL_OPTIONS_MAX];
+    args a = {.d = s->d};
+    crumb_cl_quantize_options(&v->kernel, use, 0, options);
+    CRUMB_TRY(crumb_cl_kernel_create(s->d, "quantize.cl", options, "quantize_rows", &a.kernel, err));
+    set_quantize(s, &a);
+    crumb_status status = enqueue(s, &a, (const size_t[]){s->trial->params.n, 1}, QUANTIZE_WG, event, err);
+    clReleaseKernel(a.kernel);
+    return status;
+}
+
+static crumb_status run_linear(const crumb_cl_solo *s, const crumb_cl_variant *v, const crumb_cl_linear *use,
+                               cl_event *event, crumb_error *err) {
+    char options[CRUMB_CL_LINEAR_OPTIONS_MAX];
+    args a = {.d = s->d};
+    const size_t tiles = crumb_div_up(use->w->m, CRUMB_TILE_ROWS);
+    const size_t groups[2] = {crumb_div_up(tiles, v->kernel.tiles), crumb_div_up(s->trial->params.n, v->kernel.tokens)};
+    crumb_cl_linear_program(s->d, &v->kernel, use, options);
+    CRUMB_TRY(crumb_cl_kernel_create(s->d, v->kernel.file, options, v->kernel.entry, &a.kernel, err));
+    set_linear(s, v, use, &a);
+    crumb_status status = enqueue(s, &a, groups, v->kernel.local_size, event, err);
+    clReleaseKernel(a.kernel);
+    return status;
+}
+
+crumb_status crumb_cl_solo_run(crumb_cl_solo *s, const crumb_cl_variant *v, bool whole, double *ns, crumb_error *err) {
+    const crumb_cl_linear use = crumb_cl_solo_use(&s->trial->w, &s->trial->params, v->x);
+    const bool quantizes = whole && v->x == 8;
+    cl_event first = NULL, last = NULL;
+    *ns = 0;
+    if (v->x == 8 && !quantizes) CRUMB_TRY(write_q(s, v->kernel.x_bits, err));
+    cl_int code = clFinish(s->d->queue); /* what was written there comes first */
+    if (code != CL_SUCCESS) return crumb_cl_fail(err, s->d->label, "copying to the device", code);
+    crumb_status status = quantizes ? run_quantize(s, v, &use, &first, err) : CRUMB_OK;
+    if (quantizes) s->q_order = -1;
+    if (status == CRUMB_OK) status = run_linear(s, v, &use, &last, err);
+    code = clFinish(s->d->profiling);
+    *ns = crumb_cl_event_ns(first ? first : last, last);
+    if (status == CRUMB_OK && code != CL_SUCCESS) status = crumb_cl_fail(err, s->d->label, "running a kernel", code);
+    return status;
+}
+
+crumb_status crumb_cl_solo_read(crumb_cl_solo *s, float *y, crumb_error *err) {
+    const uint64_t n_bytes = (uint64_t)s->trial->params.n * s->trial->params.m * sizeof *y;
+    const cl_int code = crumb_cl_memory_read(s->d, &s->y, y, n_bytes, true);
+    return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, s->d->label, "reading results", code);
+}

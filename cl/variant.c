@@ -1,0 +1,160 @@
+#include "cl/variant.h"
+
+#include "host/kernel/tuning.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_VALUES = 4, MAX_KNOBS = 8, UNSET = UINT32_MAX, ANY_N = 0xffff };
+
+typedef enum knob_kind { KNOB_OPTION, KNOB_REGISTERS, KNOB_FUSED } knob_kind;
+
+typedef struct knob {
+    const char *name, *option; /* option: of the row's -D options; rows without it lack the knob */
+    knob_kind kind;
+    uint32_t n_values, values[MAX_VALUES];
+} knob;
+
+static const knob knobs[] = {
+    {"tokens", "TOKENS", KNOB_OPTION, 4, {1, 2, 4, 8}},
+    {"slices", "SLICES", KNOB_OPTION, 4, {2, 4, 8, 16}},
+    {"tiles", "TILES", KNOB_OPTION, 4, {1, 2, 4, 8}},
+    {"tm", "TM", KNOB_OPTION, 3, {1, 2, 4}},
+    {"tn", "TN", KNOB_OPTION, 3, {2, 4, 8}},
+    {"ahead", "AHEAD", KNOB_OPTION, 4, {0, 1, 2, 3}},
+    {"registers", NULL, KNOB_REGISTERS, 2, {128, 256}},
+    {"fused", NULL, KNOB_FUSED, 1, {1}},
+};
+enum { N_KNOBS = sizeof knobs / sizeof knobs[0] };
+
+/* ---- the row's -D options ------------------------------------------------------------------------------------ */
+
+/* Where the value of -D NAME= begins; NULL: the options do not have it. */
+static const char *find_option(const char *options, const char *name) {
+    const size_t n = strlen(name);
+    for (const char *p = options; (p = strstr(p, "-D ")); p++)
+        if (strncmp(p + 3, name, n) == 0 && p[3 + n] == '=') return p + 4 + n;
+    return NULL;
+}
+
+static uint32_t option_of(const char *options, const char *name, uint32_t standard) {
+    const char *value = find_option(options, name);
+    return value ? (uint32_t)strtoul(value, NULL, 10) : standard;
+}
+
+static bool replace_option(char *options, size_t size, const char *name, uint32_t value) {
+    char rest[192];
+    const char *at = find_option(options, name);
+    if (!at) return false;
+    snprintf(rest, sizeof rest, "%s", at + strcspn(at, " "));
+    const size_t begin = (size_t)(at - options);
+    const int n = snprintf(options + begin, size - begin, "%u%s", value, rest);
+    return n > 0 && (size_t)n < size - begin;
+}
+
+/* ---- knobs --------------------------------------------------------------------------------------------------- */
+
+/* Rows that are meant for a few rows of activations keep their TOKENS: other rows have other ones. */
+static bool has_knob(const crumb_cl_kernel *row, const knob *k) {
+    if (row->op != CRUMB_CL_LINEAR) return false;
+    if (k->kind == KNOB_FUSED) return row->x == 0;
+    if (k->kind == KNOB_REGISTERS) return true;
+    if (strcmp(k->option, "TOKENS") == 0 && row->max_n < ANY_N) return false;
+    return find_option(row->options, k->option) != NULL;
+}
+
+size_t crumb_cl_variant_count(const crumb_cl_kernel *row) {
+    size_t n = 1;
+    for (int i = 0; i < N_KNOBS; i++)
+        if (has_knob(row, &knobs[i])) n *= knobs[i].n_values + 1;
+    return n;
+}
+
+void crumb_cl_variant_print(const crumb_cl_kernel *row, size_t number, char *out, size_t size) {
+    size_t used = 0;
+    *out = 0;
+    for (int i = 0; i < N_KNOBS; i++) {
+        const knob *k = &knobs[i];
+        if (!has_knob(row, k)) continue;
+        const size_t which = number % (k->n_values + 1); /* 0: as the row has it */
+        number /= k->n_values + 1;
+        if (which && used < size)
+            used +=
+                (size_t)snprintf(out + used, size - used, "%s%s=%u", used ? " " : "", k->name, k->values[which - 1]);
+    }
+}
+
+static uint32_t own_value(const crumb_cl_kernel *row, const knob *k) {
+    if (k->kind == KNOB_REGISTERS) return row->registers;
+    return k->kind == KNOB_FUSED ? 0 : option_of(row->options, k->option, 0);
+}
+
+static bool apply(const crumb_cl_kernel *row, const knob *k, uint32_t value, crumb_cl_variant *out) {
+    bool known = false;
+    for (uint32_t i = 0; i < k->n_values; i++) known = known || k->values[i] == value;
+    if (!known || !has_knob(row, k) || own_value(row, k) == value) return false;
+    if (k->kind == KNOB_REGISTERS) return out->kernel.registers = (uint16_t)value, true;
+    if (k->kind == KNOB_FUSED) return out->x = 32, true;
+    return replace_option(out->options, sizeof out->options, k->option, value);
+}
+
+/* ---- rules --------------------------------------------------------------------------------------------------- */
+
+/* What linear.cl and gemm.cl say of their options. */
+static bool allowed(const crumb_cl_variant *v) {
+    const char *o = v->options;
+    if (find_option(o, "TM")) {
+        enum { SUMS = 8, LARGE_SUMS = 16 }; /* of 8 registers each that fit beside operands */
+        return option_of(o, "TM", 1) * option_of(o, "TN", 1) <=
+               (uint32_t)(v->kernel.registers == 256 ? LARGE_SUMS : SUMS);
+    }
+    return option_of(o, "TOKENS", 1) <= option_of(o, "SLICES", 1);
+}
+
+/* The numbers of the row that follow from its options. */
+static void derive(crumb_cl_variant *v) {
+    const char *o = v->options;
+    const uint32_t slices = option_of(o, "SLICES", 0);
+    if (!slices) return;
+    v->kernel.local_size = CRUMB_TILE_ROWS * slices;
+    if (find_option(o, "TM")) {
+        v->kernel.tokens = (uint16_t)(8 * option_of(o, "TM", 1));
+        v->kernel.tiles = (uint16_t)(option_of(o, "TN", 1) * slices);
+    } else {
+        v->kernel.tokens = (uint16_t)option_of(o, "TOKENS", v->kernel.tokens);
+        v->kernel.tiles = (uint16_t)option_of(o, "TILES", v->kernel.tiles);
+    }
+}
+
+void crumb_cl_variant_of(const crumb_cl_kernel *row, crumb_cl_variant *out) {
+    *out = (crumb_cl_variant){.kernel = *row, .x = row->x ? row->x : 8};
+    snprintf(out->options, sizeof out->options, "%s", row->options);
+    out->kernel.options = out->options;
+}
+
+/* A knob of the text "name=value name=value"; NULL: no such knob. */
+static const knob *find_knob(const char *text, size_t n_name) {
+    for (int i = 0; i < N_KNOBS; i++)
+        if (strlen(knobs[i].name) == n_name && strncmp(knobs[i].name, text, n_name) == 0) return &knobs[i];
+    return NULL;
+}
+
+bool crumb_cl_variant_make(const crumb_cl_kernel *row, const char *text, crumb_cl_variant *out) {
+    crumb_cl_variant_of(row, out);
+    for (const char *p = text; *p; p += strcspn(p, " "), p += strspn(p, " ")) {
+        const knob *k = find_knob(p, strcspn(p, "= "));
+        const uint32_t value = k ? crumb_tuning_knob(p, k->name, UNSET) : UNSET;
+        if (value == UNSET || !apply(row, k, value, out)) return false;
+    }
+    if (!*text) return true; /* the row itself, whatever it is */
+    derive(out);
+    return allowed(out);
+}
+
+bool crumb_cl_variant_fits(const crumb_cl_variant *v, const crumb_cl_linear *use, const crumb_cl_target *target) {
+    enum { HALVES_SIZE = 64 }; /* TOKENS * SLICES where sums are of half a block: local memory is declared for them */
+    const uint32_t group = use->act == CRUMB_ACT_GROUP ? use->act_group : use->w->group;
+    if (group == 16 && v->kernel.tokens * (v->kernel.local_size / CRUMB_TILE_ROWS) > HALVES_SIZE) return false;
+    return crumb_cl_linear_fits(&v->kernel, use, target);
+}

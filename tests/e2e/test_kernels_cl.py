@@ -1,0 +1,121 @@
+"""crumb kernels, tune and devices --report on OpenCL devices.
+
+Run by tests/xe/on_runtime.py with one OpenCL runtime behind the loader. PoCL computes some kernels wrong, so that what is
+asked of it is that everything is run, said and counted; on Intel's runtime the results must be right as well.
+"""
+import getpass
+import json
+import os
+import tempfile
+import unittest
+
+from command import MODEL, CommandTest, crumb
+
+KERNEL = "linear_u2_gemv__portable"
+SMALL = ["--backend", "cl", "--filter", KERNEL, "--bits", "1.58", "--shape", "48x256x1"]
+
+
+def first_gpu():
+    found = json.loads(crumb("devices", "--json").stdout)["devices"]
+    return next((d for d in found if d["name"] == "gpu0"), None)
+
+
+class OpenCl(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.gpu = first_gpu()
+        assert cls.gpu, "no OpenCL device behind the loader"
+        cls.exact = "Portable Computing Language" not in cls.gpu["driver"]
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.database = os.path.join(self.folder.name, "tuning.sqlite")
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def test_list_and_support(self):
+        rows = json.loads(self.succeeds("kernels", "list", "--backend", "cl", "--json").stdout)["kernels"]
+        by_name = {row["name"]: row for row in rows}
+        self.assertEqual(len(by_name), len(rows))
+        self.assertTrue(by_name[KERNEL]["runs_here"])
+        matrix = [row for row in rows if row["isa"] == "dpas"]
+        self.assertTrue(matrix and not any(row["runs_here"] for row in matrix))
+        self.assertTrue(all(row["why_not"] for row in rows if not row["runs_here"]))
+        only = json.loads(self.succeeds("kernels", "list", "--target", "cl:portable", "--json").stdout)["kernels"]
+        self.assertEqual({row["isa"] for row in only}, {"portable"})
+        support = json.loads(self.succeeds("kernels", "support", "--device", "gpu0", "--json").stdout)
+        self.assertEqual(support["kernels"], len(rows))
+        self.assertEqual(support["kernels_here"] + sum(m["kernels"] for m in support["missing"]), len(rows))
+        self.assertTrue(all(row["rows_1"].startswith("linear_") for row in support["formats"]))
+        text = self.succeeds("kernels", "support", "--device", "gpu0").stdout
+        self.assertIn("it needs matrix instructions, which the device does not have", text)
+
+    def test_test_counts(self):
+        done = crumb("kernels", "test", *SMALL, "--seed", "4", "--json")
+        self.assertIn(done.returncode, (0,) if self.exact else (0, 6), done.stderr)
+        result = json.loads(done.stdout)
+        self.assertEqual((result["run"], result["skipped"], result["seed"]), (1, 0, 4))
+        self.assertEqual(result["kernels"][0]["values"] % 48, 0)
+        if result["failed"]:
+            self.assertIn("again: crumb kernels test --device gpu0 --filter " + KERNEL, result["kernels"][0]["failure"])
+        skipped = crumb("kernels", "test", "--backend", "cl", "--filter", "gemm_u2_16x128__dpas16")
+        self.assertEqual(skipped.returncode, 1)
+        self.assertIn("skipped", skipped.stdout)
+
+    def test_perf_measures_the_device(self):
+        run = ["kernels", "perf", *SMALL, "--rounds", "2"]
+        row, = json.loads(self.succeeds(*run, "--json", "--cold").stdout)["results"]
+        for key in ("ns", "gb_s", "read_gb_s", "gops", "peak_gops", "launch_ns"):
+            self.assertGreater(row[key], 0, key)
+        self.assertAlmostEqual(row["gb_s"], row["weight_bytes"] / row["ns"], places=3)
+        self.assertIn(row["limit"], ("bandwidth", "compute", "launch", "latency"))
+        if self.exact:
+            self.assertTrue(1e-7 < row["nmse"] < 1e-2, row)
+        self.assertRegex(self.succeeds(*run).stdout, r"1 rows, weights warm: memory [\d.]+ GB/s, a launch [\d.]+ us")
+
+    def test_tune_keeps_and_plans_take(self):
+        if not self.exact:
+            self.skipTest("results are wrong here, and are not timed")
+        tune = ["tune", *SMALL, "--tuning", self.database, "--budget", "60s"]
+        first = json.loads(self.succeeds(*tune, "--fraction", "0.5", "--json").stdout)
+        self.assertGreater(first["candidates"], 5)
+        self.assertGreater(first["measured"], 5)
+        self.assertEqual(first["wrong"], 0)
+        self.assertIn(self.gpu["detail"][:40], first["device"])
+        records = [json.loads(line) for line in self.succeeds("tune", "export", "--tuning", self.database).stdout.splitlines()]
+        self.assertEqual(len({(r["kernel"], r["knobs"]) for r in records}), len(records))
+        self.assertTrue(any("fused=1" in r["knobs"] for r in records), records)
+        lines = self.path("lines")
+        forced = dict(next(r for r in records if "fused=1" in r["knobs"]), ratio=0.01)
+        with open(lines, "w", encoding="utf-8") as f:
+            f.write(json.dumps(forced) + "\n")
+        imported = self.succeeds("tune", "import", lines, "--backend", "cl", "--tuning", self.database).stdout
+        self.assertEqual(imported, "1 measurements imported\n")
+        run = ["run", "-m", MODEL, "--device", "gpu0", "-n", "12", "--temp", "0", "-p", "Once upon a time"]
+        tuned = self.succeeds(*run, "-v", "--tuning", self.database)
+        self.assertEqual(tuned.stdout, self.succeeds(*run, "--tuning", "none").stdout)
+
+    def test_report(self):
+        if not self.exact:
+            self.skipTest("as much as the other tests together, and PoCL takes seconds for each kernel")
+        path = self.path("report.txt")
+        done = self.succeeds("devices", "--report", path, "--filter", KERNEL, "--bits", "1.58", "--shape", "48x256x1")
+        self.assertIn("1 GPUs looked at", done.stdout)
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        for part in ("== versions", "== gpu0", "extensions: ", "at best", KERNEL, "speeds", "tuned", "\nend\n"):
+            self.assertIn(part, text)
+        for secret in (self.folder.name, os.path.expanduser("~") + "/", f" {getpass.getuser()} "):
+            self.assertNotIn(secret, text)
+        self.fails(1, "devices", "--report", self.path("no/folder/report.txt"), says="cannot be written")
+
+    def test_mistakes(self):
+        self.fails(4, "kernels", "support", "--device", "gpu77", says="gpu77")
+        self.fails(2, "kernels", "list", "--target", "cl:warp", says="not one of")
+        self.fails(4, "kernels", "support", "--target", "cl:dpas", says="has only")
+
+
+if __name__ == "__main__":
+    unittest.main()

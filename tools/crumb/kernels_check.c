@@ -1,0 +1,113 @@
+/* Kernels of any backend compared with the scalar reference, on data that the host makes. */
+#include "tools/crumb/kernels.h"
+
+#include "cpu/trial.h"
+#include "host/base/checked.h"
+#include "host/base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool same_bits(float a, float b) {
+    uint32_t x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    return x == y;
+}
+
+static double squared_error(const float *y, const float *expected, uint64_t n) {
+    double error = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const double difference = (double)y[i] - (double)expected[i];
+        error += difference * difference;
+    }
+    return error;
+}
+
+/* For kernels that state an error: as a part of the result's power. */
+static void compare_power(double max_nmse, crumb_trial *t, const float *y, const float *expected, kernels_check *out) {
+    const double power = crumb_trial_power(t, expected), error = squared_error(y, expected, out->n_values);
+    out->nmse = power > 0 ? error / power : error;
+    out->ok = out->nmse <= max_nmse;
+    if (!out->ok)
+        snprintf(out->where, sizeof out->where, "the error is %g of the result, above %g", out->nmse, max_nmse);
+}
+
+static void compare(double max_nmse, crumb_trial *t, const float *y, const float *expected, kernels_check *out) {
+    const crumb_trial_params *p = &t->params;
+    *out = (kernels_check){.ok = true, .n_values = (uint64_t)p->n * p->m};
+    if (max_nmse > 0) {
+        compare_power(max_nmse, t, y, expected, out);
+        return;
+    }
+    for (uint64_t i = 0; i < out->n_values && out->ok; i++) {
+        out->ok = same_bits(y[i], expected[i]);
+        if (!out->ok)
+            snprintf(out->where, sizeof out->where, "y[%u][%u] is %a, not %a", (unsigned)(i / p->m),
+                     (unsigned)(i % p->m), (double)y[i], (double)expected[i]);
+    }
+}
+
+/* As K-quants have it, where it fits; 0: scales have one level. */
+static uint32_t super_group(const crumb_trial_params *p) {
+    const uint32_t size = 256;
+    return p->group && size % p->group == 0 && crumb_round_up(p->k, CRUMB_TILE_K) % size == 0 ? size : 0;
+}
+
+static crumb_status check_trial(const kernels_choice *c, size_t kernel, const char *knobs, crumb_trial *t, float *y,
+                                float *expected, kernels_check *out, crumb_error *err) {
+    const crumb_trial_params *p = &t->params;
+    const crumb_linear_args args = crumb_trial_args(t, expected, p->m);
+    if (p->act == CRUMB_ACT_F32)
+        crumb_linear_f32__ref(&args);
+    else
+        crumb_linear_i8__ref(&args);
+    CRUMB_TRY(c->suite->run(c->machine, kernel, knobs, t, y, err));
+    compare(kernels_info(c, kernel).max_nmse, t, y, expected, out);
+    return CRUMB_OK;
+}
+
+crumb_status kernels_check_run(const kernels_choice *c, size_t kernel, const char *knobs,
+                               const crumb_kernel_problem *problem, uint64_t seed, bool extreme, kernels_check *out,
+                               crumb_error *err) {
+    crumb_trial_params params = crumb_problem_trial(problem);
+    const bool bounded = params.act != CRUMB_ACT_F32; /* sums of floats have no bound to reach */
+    if (extreme && bounded) params.fill = seed % 2 ? CRUMB_FILL_POSITIVE : CRUMB_FILL_NEGATIVE;
+    params.normal = bounded && *knobs; /* a setting may make a kernel quantize the floats for itself */
+    params.has_min = !params.codebook && seed / 2 % 2;
+    params.scales_f32 = seed / 4 % 2;
+    if (seed / 8 % 2 && kernels_info(c, kernel).rank >= 0) params.super_group = super_group(&params);
+    crumb_trial t;
+    void *y = NULL;
+    crumb_status status = crumb_trial_create(&params, &seed, &t, err);
+    if (status == CRUMB_OK) status = crumb_calloc(2 * (uint64_t)params.n * params.m, sizeof(float), "results", &y, err);
+    if (status == CRUMB_OK)
+        status = check_trial(c, kernel, knobs, &t, y, (float *)y + (size_t)params.n * params.m, out, err);
+    free(y);
+    crumb_trial_destroy(&t);
+    return status;
+}
+
+/* Activations of a normal distribution, quantized as a plan does it where the kernel wants them so; scales and codes as
+ * in other trials, without what would be added to both sides alike. */
+crumb_status kernels_check_error(const kernels_choice *c, size_t kernel, const crumb_kernel_problem *problem,
+                                 uint64_t seed, double *nmse, crumb_error *err) {
+    crumb_trial_params params = crumb_problem_trial(problem);
+    params.normal = true;
+    const uint64_t n_values = (uint64_t)params.n * params.m;
+    crumb_trial t;
+    void *memory = NULL;
+    crumb_status status = crumb_trial_create(&params, &seed, &t, err);
+    if (status == CRUMB_OK) status = crumb_calloc(2 * n_values, sizeof(float), "results", &memory, err);
+    if (status == CRUMB_OK) {
+        float *y = memory, *exact = y + n_values;
+        const crumb_linear_args args = crumb_trial_args(&t, exact, params.m);
+        crumb_linear_f32__ref(&args);
+        status = c->suite->run(c->machine, kernel, "", &t, y, err);
+        const double power = crumb_trial_power(&t, exact), error = squared_error(y, exact, n_values);
+        *nmse = power > 0 ? error / power : error;
+    }
+    free(memory);
+    crumb_trial_destroy(&t);
+    return status;
+}
