@@ -104,6 +104,11 @@ bool crumb_cl_linear_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *
     return crumb_cl_linear_scratch_bytes(kernel, use) + declared_bytes(kernel, use) <= target->local_bytes;
 }
 
+uint32_t crumb_cl_linear_x_place(const crumb_cl_kernel *kernel, uint32_t k) {
+    const uint32_t in = k % CRUMB_TILE_K;
+    return k - in + (kernel->x_bits ? crumb_tile_plane_position(kernel->x_bits, in) : in);
+}
+
 const crumb_cl_kernel *crumb_cl_linear_select(const crumb_cl_linear *use, uint32_t n, const crumb_cl_target *target) {
     const crumb_cl_kernel *best = NULL;
     for (int i = 0; i < N_KERNELS; i++)

@@ -86,6 +86,8 @@ bool crumb_cl_linear_joins(const crumb_matrix *a, const crumb_matrix *b);
 const crumb_cl_kernel *crumb_cl_linear_select(const crumb_cl_linear *use, uint32_t n, const crumb_cl_target *target);
 /* Whether one may be taken: to force it by name, to test, to tune. */
 bool crumb_cl_linear_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_cl_target *target);
+/* Where number k of a row of int8 activations stands in what the kernel reads: as quantize.cl writes it. */
+uint32_t crumb_cl_linear_x_place(const crumb_cl_kernel *kernel, uint32_t k);
 /* Bytes of its `scratch` argument. */
 uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use);
 

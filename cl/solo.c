@@ -3,6 +3,7 @@
 #include "cl/plan.h"
 #include "cl/probe.h"
 #include "cl/program.h"
+#include "host/base/cache.h"
 #include "host/base/checked.h"
 #include "host/base/memory.h"
 
@@ -45,7 +46,7 @@ static crumb_status copy_activations(crumb_cl_solo *s, crumb_error *err) {
 crumb_status crumb_cl_solo_create(crumb_device *d, const crumb_trial *trial, crumb_cl_solo *out, crumb_error *err) {
     const uint64_t n_y = (uint64_t)trial->params.n * trial->params.m;
     void *zeros;
-    *out = (crumb_cl_solo){.d = d, .trial = trial, .q_order = -1};
+    *out = (crumb_cl_solo){.d = d, .trial = trial};
     CRUMB_TRY(copy_weights(out, err));
     CRUMB_TRY(copy_activations(out, err));
     CRUMB_TRY(crumb_calloc(n_y, sizeof(float), "results", &zeros, err));
@@ -60,22 +61,32 @@ void crumb_cl_solo_destroy(crumb_cl_solo *s) {
     for (size_t i = 0; s->d && i < sizeof all / sizeof *all; i++) crumb_cl_memory_free(s->d, all[i]);
 }
 
+/* What tells one order of activations from another. */
+static uint64_t order_of(const crumb_cl_kernel *kernel) {
+    uint64_t hash = CRUMB_HASH_SEED;
+    for (uint32_t k = 0; k < 4 * CRUMB_TILE_K; k++) {
+        const uint32_t place = crumb_cl_linear_x_place(kernel, k);
+        hash = crumb_hash(hash, &place, sizeof place);
+    }
+    return hash;
+}
+
 /* Writes the activations in the order that a kernel reads: in the trial they are in the plane order of its weights. */
-static crumb_status write_q(crumb_cl_solo *s, unsigned x_bits, crumb_error *err) {
+static crumb_status write_q(crumb_cl_solo *s, const crumb_cl_kernel *kernel, crumb_error *err) {
     const crumb_q8 *x = &s->trial->x;
-    const uint64_t n_bytes = (uint64_t)s->trial->params.n * x->k_padded;
+    const uint64_t n_bytes = (uint64_t)s->trial->params.n * x->k_padded, order = order_of(kernel);
     void *memory;
-    if (s->q_order == (int)x_bits) return CRUMB_OK;
+    if (s->q_order == order) return CRUMB_OK;
     CRUMB_TRY(crumb_calloc(n_bytes, 1, "activations", &memory, err));
     int8_t *q = memory;
-    for (uint64_t i = 0; i < n_bytes; i++) {
-        const unsigned k = (unsigned)(i % CRUMB_TILE_K);
-        const unsigned to = x_bits ? crumb_tile_plane_position(x_bits, k) : k;
-        q[i - k + to] = x->q[i - k + crumb_tile_plane_position(s->trial->w.bits, k)];
-    }
+    for (uint64_t row = 0; row < n_bytes; row += x->k_padded)
+        for (uint32_t k = 0; k < x->k_padded; k++) {
+            const uint32_t in = k % CRUMB_TILE_K, from = k - in + crumb_tile_plane_position(s->trial->w.bits, in);
+            q[row + crumb_cl_linear_x_place(kernel, k)] = x->q[row + from];
+        }
     crumb_status status = crumb_cl_memory_write(s->d, &s->q, q, n_bytes, err);
     free(memory);
-    if (status == CRUMB_OK) s->q_order = (int)x_bits;
+    if (status == CRUMB_OK) s->q_order = order;
     return status;
 }
 
@@ -191,11 +202,11 @@ crumb_status crumb_cl_solo_run(crumb_cl_solo *s, const crumb_cl_variant *v, bool
     const bool quantizes = whole && v->x == 8;
     cl_event first = NULL, last = NULL;
     *ns = 0;
-    if (v->x == 8 && !quantizes) CRUMB_TRY(write_q(s, v->kernel.x_bits, err));
+    if (v->x == 8 && !quantizes) CRUMB_TRY(write_q(s, &v->kernel, err));
     cl_int code = clFinish(s->d->queue); /* what was written there comes first */
     if (code != CL_SUCCESS) return crumb_cl_fail(err, s->d->label, "copying to the device", code);
     crumb_status status = quantizes ? run_quantize(s, v, &use, &first, err) : CRUMB_OK;
-    if (quantizes) s->q_order = -1;
+    if (quantizes) s->q_order = 0;
     if (status == CRUMB_OK) status = run_linear(s, v, &use, &last, err);
     code = clFinish(s->d->profiling);
     *ns = crumb_cl_event_ns(first ? first : last, last);

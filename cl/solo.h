@@ -11,7 +11,7 @@ typedef struct crumb_cl_solo {
     const crumb_trial *trial; /* outlives it */
     crumb_cl_memory codes, scales, mins, supers, super_mins, codebook;
     crumb_cl_memory batch, x, q, sx, qsum, y;
-    int q_order; /* the x_bits of the kernels that q is in order for; -1: it is not written */
+    uint64_t q_order; /* the order that q is in, as a hash; 0: it is not written */
 } crumb_cl_solo;
 
 /* Copies the trial to the device. Destroyed by the caller, also after a failure (MEMORY, DEVICE). */

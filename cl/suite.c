@@ -62,6 +62,7 @@ static crumb_kernel_info info(const crumb_kernel_machine *m, size_t kernel) {
                              .rank = row->rank};
     find_lack(m, row, out.why_not, sizeof out.why_not);
     out.available = !*out.why_not;
+    out.quantizes = row->x == 32;
     out.eligible = out.available && row->rung <= m->d->ladder.rung;
     return out;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VALUES = 4, MAX_KNOBS = 8, UNSET = UINT32_MAX, ANY_N = 0xffff };
+enum { MAX_VALUES = 5, MAX_KNOBS = 8, UNSET = UINT32_MAX, ANY_N = 0xffff };
 
 typedef enum knob_kind { KNOB_OPTION, KNOB_REGISTERS, KNOB_FUSED } knob_kind;
 
@@ -17,14 +17,10 @@ typedef struct knob {
 } knob;
 
 static const knob knobs[] = {
-    {"tokens", "TOKENS", KNOB_OPTION, 4, {1, 2, 4, 8}},
-    {"slices", "SLICES", KNOB_OPTION, 4, {2, 4, 8, 16}},
-    {"tiles", "TILES", KNOB_OPTION, 4, {1, 2, 4, 8}},
-    {"tm", "TM", KNOB_OPTION, 3, {1, 2, 4}},
-    {"tn", "TN", KNOB_OPTION, 3, {2, 4, 8}},
-    {"ahead", "AHEAD", KNOB_OPTION, 4, {0, 1, 2, 3}},
-    {"registers", NULL, KNOB_REGISTERS, 2, {128, 256}},
-    {"fused", NULL, KNOB_FUSED, 1, {1}},
+    {"tokens", "TOKENS", KNOB_OPTION, 4, {1, 2, 4, 8}}, {"slices", "SLICES", KNOB_OPTION, 4, {2, 4, 8, 16}},
+    {"tiles", "TILES", KNOB_OPTION, 4, {1, 2, 4, 8}},   {"tm", "TM", KNOB_OPTION, 3, {1, 2, 4}},
+    {"tn", "TN", KNOB_OPTION, 5, {1, 2, 4, 8, 16}},     {"ahead", "AHEAD", KNOB_OPTION, 4, {0, 1, 2, 3}},
+    {"registers", NULL, KNOB_REGISTERS, 2, {128, 256}}, {"fused", NULL, KNOB_FUSED, 1, {1}},
 };
 enum { N_KNOBS = sizeof knobs / sizeof knobs[0] };
 
@@ -101,30 +97,33 @@ static bool apply(const crumb_cl_kernel *row, const knob *k, uint32_t value, cru
 
 /* ---- rules --------------------------------------------------------------------------------------------------- */
 
-/* What linear.cl and gemm.cl say of their options. */
+/* Lanes of a slice: a sub-group where the kernel has TN, else a tile's rows. */
+static uint32_t lanes_of(const crumb_cl_kernel *kernel) {
+    return find_option(kernel->options, "TN") && kernel->sub_group ? kernel->sub_group : CRUMB_TILE_ROWS;
+}
+
+/* What the kernels' files say of their options. */
 static bool allowed(const crumb_cl_variant *v) {
+    enum { SUMS = 8, LARGE_SUMS = 16 }; /* of 8 registers each that fit beside operands */
     const char *o = v->options;
-    if (find_option(o, "TM")) {
-        enum { SUMS = 8, LARGE_SUMS = 16 }; /* of 8 registers each that fit beside operands */
-        return option_of(o, "TM", 1) * option_of(o, "TN", 1) <=
-               (uint32_t)(v->kernel.registers == 256 ? LARGE_SUMS : SUMS);
-    }
-    return option_of(o, "TOKENS", 1) <= option_of(o, "SLICES", 1);
+    const uint32_t tokens = option_of(o, "TOKENS", 1), slices = option_of(o, "SLICES", 1), tn = option_of(o, "TN", 0);
+    if (find_option(o, "TM"))
+        return option_of(o, "TM", 1) * tn <= (uint32_t)(v->kernel.registers == 256 ? LARGE_SUMS : SUMS);
+    if (tn) return CRUMB_TILE_ROWS * tn * tokens <= v->kernel.local_size;
+    return tokens <= slices;
 }
 
 /* The numbers of the row that follow from its options. */
 static void derive(crumb_cl_variant *v) {
     const char *o = v->options;
-    const uint32_t slices = option_of(o, "SLICES", 0);
+    const uint32_t slices = option_of(o, "SLICES", 0), tn = option_of(o, "TN", 0);
     if (!slices) return;
-    v->kernel.local_size = CRUMB_TILE_ROWS * slices;
-    if (find_option(o, "TM")) {
-        v->kernel.tokens = (uint16_t)(8 * option_of(o, "TM", 1));
-        v->kernel.tiles = (uint16_t)(option_of(o, "TN", 1) * slices);
-    } else {
-        v->kernel.tokens = (uint16_t)option_of(o, "TOKENS", v->kernel.tokens);
-        v->kernel.tiles = (uint16_t)option_of(o, "TILES", v->kernel.tiles);
-    }
+    v->kernel.local_size = lanes_of(&v->kernel) * slices;
+    v->kernel.tokens = (uint16_t)option_of(o, "TOKENS", v->kernel.tokens);
+    v->kernel.tiles = (uint16_t)(tn ? tn : option_of(o, "TILES", v->kernel.tiles));
+    if (!find_option(o, "TM")) return;
+    v->kernel.tokens = (uint16_t)(8 * option_of(o, "TM", 1));
+    v->kernel.tiles = (uint16_t)(tn * slices);
 }
 
 void crumb_cl_variant_of(const crumb_cl_kernel *row, crumb_cl_variant *out) {

@@ -2,7 +2,7 @@
  * and not its results, and are written as "slices=4 tiles=8 fused=1":
  *
  *     tokens, slices, tiles   -D options of linear.cl: rows of activations, parts of K and tile-rows of a work-group
- *     tm, tn, ahead           of gemm.cl: blocks of 8 rows, tile-rows of a sub-group, steps that are fetched ahead
+ *     tm, tn, ahead           blocks of 8 rows, tile-rows of a sub-group, steps that are fetched ahead
  *     registers               per thread, 128 or 256; Intel's GPUs alone
  *     fused                   1: quantizes activations itself, in the same launch
  */

@@ -23,6 +23,7 @@ typedef struct crumb_kernel_info {
     int rank;              /* the highest that fits is chosen; below 0: only there to be compared with */
     bool available;        /* on this device */
     bool eligible;         /* and a plan of this device may choose it */
+    bool quantizes;        /* it reads floats, and makes int8 of them itself */
     char why_not[96];      /* what the device lacks for it; empty where it is available */
     double max_nmse;       /* 0: equals the reference bit for bit; else the error it states */
 } crumb_kernel_info;

@@ -73,7 +73,7 @@ crumb_status kernels_check_run(const kernels_choice *c, size_t kernel, const cha
     crumb_trial_params params = crumb_problem_trial(problem);
     const bool bounded = params.act != CRUMB_ACT_F32; /* sums of floats have no bound to reach */
     if (extreme && bounded) params.fill = seed % 2 ? CRUMB_FILL_POSITIVE : CRUMB_FILL_NEGATIVE;
-    params.normal = bounded && *knobs; /* a setting may make a kernel quantize the floats for itself */
+    params.normal = bounded && (*knobs || kernels_info(c, kernel).quantizes); /* some settings make a kernel quantize */
     params.has_min = !params.codebook && seed / 2 % 2;
     params.scales_f32 = seed / 4 % 2;
     if (seed / 8 % 2 && kernels_info(c, kernel).rank >= 0) params.super_group = super_group(&params);

@@ -231,6 +231,8 @@ static crumb_status search(tuner *t, crumb_error *err) {
     t->outcome->n_candidates = t->n;
     t->outcome->best = (crumb_tuning_record){.key = t->key, .ratio = 1};
     if (t->n_alive == 0) return CRUMB_OK;
+    snprintf(t->outcome->best.kernel, sizeof t->outcome->best.kernel, "%s",
+             kernels_info(t->choice, t->candidates[0].kernel).name);
     if (!t->choice->options->again) CRUMB_TRY(crumb_tuning_each(t->db, &t->key, mark_known, t, err));
     if (t->n_alive > 1) {
         CRUMB_TRY(drop_wrong(t, err));
