@@ -1,0 +1,58 @@
+/* An OpenCL layer (the loader's OPENCL_LAYERS) that makes every device claim matrix instructions for sub-groups of 16,
+ * and nothing else: a real driver beneath, which computes, and a lie about what it knows. */
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+#include <CL/cl_icd.h>
+#include <CL/cl_layer.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { SUB_GROUP_SIZES = 0x4108 }; /* CL_DEVICE_SUB_GROUP_SIZES_INTEL */
+static const char claim[] = " cl_intel_subgroup_matrix_multiply_accumulate";
+
+static struct _cl_icd_dispatch own;
+static const struct _cl_icd_dispatch *below;
+
+static cl_int give(const void *value, size_t n, size_t size, void *out, size_t *n_out) {
+    if (n_out) *n_out = n;
+    if (!out) return CL_SUCCESS;
+    if (size < n) return CL_INVALID_VALUE;
+    memcpy(out, value, n);
+    return CL_SUCCESS;
+}
+
+static cl_int CL_API_CALL device_info(cl_device_id id, cl_device_info name, size_t size, void *out, size_t *n_out) {
+    const size_t sizes[] = {16, 32};
+    size_t n = 0;
+    if (name == SUB_GROUP_SIZES) return give(sizes, sizeof sizes, size, out, n_out);
+    if (name != CL_DEVICE_EXTENSIONS) return below->clGetDeviceInfo(id, name, size, out, n_out);
+    cl_int code = below->clGetDeviceInfo(id, name, 0, NULL, &n);
+    char *list = code == CL_SUCCESS ? calloc(1, n + sizeof claim) : NULL;
+    if (!list) return code == CL_SUCCESS ? CL_OUT_OF_HOST_MEMORY : code;
+    code = below->clGetDeviceInfo(id, name, n, list, NULL);
+    strcat(list, claim);
+    if (code == CL_SUCCESS) code = give(list, strlen(list) + 1, size, out, n_out);
+    free(list);
+    return code;
+}
+
+EXPORT cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void *out, size_t *n_out) {
+    const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+    if (name != CL_LAYER_API_VERSION) return CL_INVALID_VALUE;
+    return give(&version, sizeof version, size, out, n_out);
+}
+
+EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n_entries, const struct _cl_icd_dispatch *target, cl_uint *n_own,
+                                      const struct _cl_icd_dispatch **out) {
+    const size_t most = sizeof own / sizeof own.clGetPlatformIDs, n = n_entries < most ? n_entries : most;
+    if (!target || !n_own || !out) return CL_INVALID_VALUE;
+    below = target;
+    memcpy(&own, target, n * sizeof own.clGetPlatformIDs);
+    own.clGetDeviceInfo = device_info;
+    *n_own = (cl_uint)n;
+    *out = &own;
+    return CL_SUCCESS;
+}

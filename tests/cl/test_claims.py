@@ -1,0 +1,53 @@
+"""A driver that claims what it does not have: a real one (tests/xe/on_runtime.py) under a layer that adds matrix
+instructions to its extensions (claims_layer.c). crumb goes down its ladder of kernels until they build and compute
+rightly, says so once, and remembers. Needs a loader with layers: the system's, in the place of the runtime's own."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ["CRUMB_CLAIMS_LAYER"]
+
+
+def system_loader():
+    listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
+    for line in listed.splitlines():
+        path = Path(line.partition("=>")[2].strip())
+        if line.strip().startswith("libOpenCL.so.1 ") and b"OPENCL_LAYERS" in path.read_bytes():
+            return path
+    print("test_claims: the system has no OpenCL loader with layers: what a lying driver does was not checked",
+          file=sys.stderr)
+    sys.exit(77)
+
+
+class Claims(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        Path(self.folder.name, "libOpenCL.so.1").symlink_to(system_loader())
+
+    def crumb(self, *arguments):
+        libraries = f"{self.folder.name}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+        environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "OPENCL_LAYERS": LAYER,
+                       "XDG_CACHE_HOME": str(Path(self.folder.name, "cache"))}
+        return subprocess.run([COMMAND, "run", *arguments, "-n", "8", "--temp", "0"], env=environment,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+
+    def test_the_ladder_is_walked_once(self):
+        first, again = self.crumb("--device", "gpu0"), self.crumb("--device", "gpu0")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        self.assertIn("'cl:dpas-i8'", first.stderr)
+        self.assertIn("matrix_mad_k32", first.stderr)
+        self.assertIn("going on with 'cl:dp4a'", first.stderr)
+        self.assertRegex(first.stderr, r"device gpu0 .*, kernels dp4a")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertNotIn("going on", again.stderr)
+        self.assertRegex(again.stderr, r"device gpu0 .*, kernels dp4a")
+        self.assertEqual(first.stdout, self.crumb("--device", "cpu").stdout)
+        self.assertEqual(first.stdout, again.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
