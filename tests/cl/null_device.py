@@ -113,6 +113,8 @@ def check(prefix, device):
         check_ladder(prefix, folder, device)
         kernels = next(int(line.split(" rows is ")[1].split()[0]) for line in done.stderr.splitlines()
                        if "a plan for 1 rows is " in line)
+        layers = 5  # of the embedded model; embedding, selecting, head and the largest logits are 6 launches at most
+        assert kernels <= 8 * layers + 6, f"{device}: {kernels} launches a token"
         bench = crumb(prefix, folder, device, "bench", "--device", "gpu0", "--verify", "off", "-p", "0", "-n", "64", "-r", "3", "-o", "json")
         assert bench.returncode == 0, f"{device}: {bench.stderr}"
         check_kernels(prefix, folder, device)
