@@ -21,8 +21,6 @@
 #define CRUMB_CL_SUB_GROUP_SIZES   0x4108
 #define CRUMB_CL_PCI_BUS_INFO      0x410F
 #define CRUMB_CL_VENDOR_INTEL      0x8086
-/* cl_intel_mem_alloc_buffer_location and NEO: allocations beyond CL_DEVICE_MAX_MEM_ALLOC_SIZE */
-#define CRUMB_CL_UNRESTRICTED_SIZE (1u << 23)
 
 /* "CL_OUT_OF_RESOURCES"; the number where it has no name. Valid until the thread's next call. */
 const char *crumb_cl_error_name(cl_int code);
