@@ -1,5 +1,6 @@
 #include "cl/device.h"
 
+#include "cl/blas.h"
 #include "cl/discover.h"
 #include "cl/program.h"
 #include "host/base/memory.h"
@@ -127,22 +128,34 @@ crumb_cl_target crumb_cl_device_most(const crumb_device *d) {
                              .max_work_group = (uint32_t)d->facts.max_work_group};
 }
 
-/* The highest rung, or what `target` ("cl:portable") says. */
+/* "cl:RUNG" or "cl:RUNG+clblast". */
+static bool parse_target(const char *target, crumb_cl_rung *rung, bool *blas) {
+    char name[32];
+    const char *plus = strchr(target, '+');
+    size_t n = plus ? (size_t)(plus - target) : strlen(target);
+    if (strncmp(target, "cl:", 3) != 0 || n - 3 >= sizeof name || (plus && strcmp(plus, "+clblast") != 0)) return false;
+    memcpy(name, target + 3, n - 3);
+    name[n - 3] = 0;
+    *blas = plus != NULL;
+    return crumb_cl_rung_parse(name, rung);
+}
+
+/* The highest rung, or what `target` ("cl:portable") says; and CLBlast where it says that. */
 static crumb_status choose_rung(crumb_device *d, const char *target, crumb_error *err) {
     char why[160];
     crumb_cl_rung best = rung_of(&d->facts, why, sizeof why), wanted = best;
-    bool named = target && strncmp(target, "cl:", 3) == 0;
-    if (named ? !crumb_cl_rung_parse(target + 3, &wanted)
-              : target && strcmp(target, "cl") != 0 && strcmp(target, "auto") != 0)
+    bool blas = false;
+    if (target && strcmp(target, "cl") != 0 && strcmp(target, "auto") != 0 && !parse_target(target, &wanted, &blas))
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
-                          "target '%s' is not one of %s's: \"cl\" or \"cl:RUNG\" with portable, dp4a, dpas-i8 or dpas",
+                          "target '%s' is not one of %s's: \"cl\" or \"cl:RUNG\" with portable, dp4a, dpas-i8 or dpas, "
+                          "and then perhaps \"+clblast\"",
                           target, d->label);
     if (wanted > best || (wanted == CRUMB_CL_DP4A && !d->facts.has_dot_product))
         return crumb_fail(err, CRUMB_ERR_DEVICE, "target '%s': %s has only %s: %s", target, d->label,
                           crumb_cl_rung_name(best), why);
     d->ladder = crumb_cl_device_most(d);
     d->ladder.rung = wanted;
-    return CRUMB_OK;
+    return blas ? crumb_cl_blas_open(d, &d->blas, err) : CRUMB_OK;
 }
 
 static crumb_status create_queue(crumb_device *d, crumb_error *err) {
@@ -165,7 +178,7 @@ static crumb_status open_device(crumb_device *d, const crumb_device_params *para
     CRUMB_TRY(find_device(d, params->device, to_test, err));
     snprintf(d->label, sizeof d->label, "%s (%.100s)", d->name, d->facts.name);
     CRUMB_TRY(choose_rung(d, params->target, err));
-    d->has_usm = find_usm(d);
+    d->has_usm = !d->blas && find_usm(d); /* CLBlast takes cl_mem only */
     return create_queue(d, err);
 }
 
@@ -201,6 +214,7 @@ bool crumb_cl_device_can_measure(crumb_device *d) {
 void crumb_cl_device_close(crumb_device *d) {
     if (!d) return;
     crumb_cl_programs_free(d);
+    crumb_cl_blas_close(d->blas);
     if (d->profiling) clReleaseCommandQueue(d->profiling);
     if (d->queue) clReleaseCommandQueue(d->queue);
     if (d->context) clReleaseContext(d->context);

@@ -33,6 +33,7 @@ struct crumb_device {
     cl_command_queue profiling; /* NULL until a plan is measured */
     bool has_usm;
     crumb_cl_usm usm;
+    struct crumb_cl_blas *blas; /* NULL: CLBlast is not asked for */
     uint64_t allocated_bytes;   /* on the device */
     crumb_buffer *buffers;      /* all that are open */
     crumb_cl_program *programs; /* built so far */

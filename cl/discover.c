@@ -63,20 +63,11 @@ static void key_add_file(key *k, const char *path) {
 
 static void make_key(key *k, const icds *found, const char *program_folder) {
     /* what loaders and drivers read; without these the same machine may well have other devices */
-    static const char *const variables[] = {"OCL_ICD_VENDORS",
-                                            "OCL_ICD_FILENAMES",
-                                            "OPENCL_VENDOR_PATH",
-                                            "LD_LIBRARY_PATH",
-                                            "OPENCL_LAYERS",
-                                            "NEOReadDebugKeys",
-                                            "ProductFamilyOverride",
-                                            "SetCommandStreamReceiver",
-                                            "HardwareInfoOverride",
-                                            "ZE_AFFINITY_MASK",
-                                            "POCL_DEVICES",
-                                            "CUDA_VISIBLE_DEVICES",
-                                            "CL_CONFIG_CPU_TARGET_ARCH",
-                                            "ONEAPI_DEVICE_SELECTOR"};
+    static const char *const variables[] = {
+        "OCL_ICD_VENDORS",      "OCL_ICD_FILENAMES",         "OPENCL_VENDOR_PATH",    "LD_LIBRARY_PATH",
+        "OPENCL_LAYERS",        "NEOReadDebugKeys",          "ProductFamilyOverride", "SetCommandStreamReceiver",
+        "HardwareInfoOverride", "ZE_AFFINITY_MASK",          "POCL_DEVICES",          "POCL_WORK_GROUP_METHOD",
+        "CUDA_VISIBLE_DEVICES", "CL_CONFIG_CPU_TARGET_ARCH", "ONEAPI_DEVICE_SELECTOR"};
     crumb_folder_entry nodes[64];
     k->used = 0;
     key_add(k, "crumb", crumb_version());

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-crumb_status crumb_cl_launch_begin(crumb_cl_recorder *r, const char *file, const char *options, const char *name,
-                                   crumb_cl_builder *out, crumb_error *err) {
+/* Room for one more, which is not counted yet. */
+static crumb_status next_launch(crumb_cl_recorder *r, const char *name, crumb_cl_launch **out, crumb_error *err) {
     crumb_plan *p = r->p;
     if (p->n_launches == p->launch_capacity) {
         size_t capacity = 2 * p->launch_capacity + 64;
@@ -16,13 +16,35 @@ crumb_status crumb_cl_launch_begin(crumb_cl_recorder *r, const char *file, const
         p->launches = grown;
         p->launch_capacity = capacity;
     }
-    crumb_cl_launch *launch = &p->launches[p->n_launches];
-    *launch = (crumb_cl_launch){.name = name, .on_outputs = r->after_select, .time = CRUMB_CL_TIME_OTHER};
+    *out = &p->launches[p->n_launches];
+    **out = (crumb_cl_launch){.name = name, .on_outputs = r->after_select, .time = CRUMB_CL_TIME_OTHER};
+    return CRUMB_OK;
+}
+
+crumb_status crumb_cl_launch_begin(crumb_cl_recorder *r, const char *file, const char *options, const char *name,
+                                   crumb_cl_builder *out, crumb_error *err) {
+    crumb_plan *p = r->p;
+    crumb_cl_launch *launch;
+    CRUMB_TRY(next_launch(r, name, &launch, err));
     CRUMB_TRY(crumb_cl_kernel_create(p->device, file, options, name, &launch->kernel, err));
     p->n_launches++;
     *out = (crumb_cl_builder){.r = r, .launch = launch, .name = name, .err = err};
     crumb_cl_arg_memory(out, &p->batch);
     return CRUMB_OK;
+}
+
+/* CLBlast builds its programs when they are first used, which must not be a replay. */
+crumb_status crumb_cl_launch_sgemm(crumb_cl_recorder *r, const crumb_cl_sgemm *sgemm, crumb_cl_time time,
+                                   crumb_error *err) {
+    crumb_plan *p = r->p;
+    crumb_cl_launch *launch;
+    CRUMB_TRY(next_launch(r, "clblast_sgemm", &launch, err));
+    launch->sgemm = *sgemm;
+    launch->time = time;
+    p->n_launches++;
+    cl_int code = crumb_cl_blas_sgemm(p->device->blas, sgemm, crumb_cl_most_rows(r), p->device->queue, NULL);
+    if (code == CL_SUCCESS) code = clFinish(p->device->queue);
+    return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, p->device->label, "CLBlast's Sgemm", code);
 }
 
 static void note(crumb_cl_builder *b, cl_int code) {

@@ -3,6 +3,7 @@
 #ifndef CRUMB_CL_PLAN_H
 #define CRUMB_CL_PLAN_H
 
+#include "cl/blas.h"
 #include "cl/commands.h"
 #include "cl/kv.h"
 #include "host/kernel/op.h"
@@ -30,7 +31,8 @@ typedef enum crumb_cl_time {
 
 typedef struct crumb_cl_launch {
     cl_kernel kernel;
-    const char *name; /* of its row in kernels.def where an op has several, else of its function */
+    const char *name;     /* of its row in kernels.def where an op has several, else of its function */
+    crumb_cl_sgemm sgemm; /* instead of a kernel where it has a matrix */
     crumb_cl_time time;
     bool on_outputs;         /* works on the rows that SELECT kept; left out where there are none */
     bool splits_keys;        /* dimension 0 counts the plan's chunks */

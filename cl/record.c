@@ -49,7 +49,7 @@ static void track_writes(crumb_cl_recorder *r, const crumb_op *op) {
 
 /* What ops share, as large as the largest of them needs. */
 typedef struct shared_bytes {
-    crumb_cl_row_bytes activations;
+    crumb_cl_prepared_bytes activations;
     uint64_t partial_floats, keys; /* of a row and chunk; of a row */
 } shared_bytes;
 
@@ -63,7 +63,7 @@ static crumb_status look_at_op(crumb_cl_recorder *r, size_t index, shared_bytes 
     CRUMB_TRY(track_reads(r, op, err));
     if (op->kind == CRUMB_OP_SELECT) r->after_select = p->has_select = true;
     track_writes(r, op);
-    if (op->kind == CRUMB_OP_LINEAR) crumb_cl_linear_row_bytes(op, &most->activations);
+    if (op->kind == CRUMB_OP_LINEAR) crumb_cl_linear_bytes(r, op, &most->activations);
     if (op->kind == CRUMB_OP_TOP && crumb_cl_top_row_bytes(r->desc, op) > most->keys)
         most->keys = crumb_cl_top_row_bytes(r->desc, op);
     if (op->kind == CRUMB_OP_EMBED && (!p->n_vocab || op->embed.table->m < p->n_vocab)) p->n_vocab = op->embed.table->m;
@@ -110,15 +110,15 @@ static crumb_status take_values(crumb_plan *p, crumb_error *err) {
 
 static crumb_status take_memory(crumb_cl_recorder *r, const shared_bytes *most, crumb_error *err) {
     crumb_plan *p = r->p;
-    const crumb_cl_row_bytes *row = &most->activations;
+    const crumb_cl_prepared_bytes *prepared = &most->activations;
     const crumb_cl_value *result = &p->values[p->result];
     void *memory;
     uint64_t batch_bytes = sizeof(crumb_cl_batch) + (uint64_t)p->max_rows * sizeof(crumb_cl_row);
     CRUMB_TRY(take_values(p, err));
     CRUMB_TRY(take(p, batch_bytes, "a plan's batch", &p->batch, err));
-    CRUMB_TRY(take(p, p->max_rows * row->q, "a plan's activations", &p->q, err));
-    CRUMB_TRY(take(p, p->max_rows * row->sx, "a plan's activations", &p->sx, err));
-    CRUMB_TRY(take(p, p->max_rows * row->qsum, "a plan's activations", &p->qsum, err));
+    CRUMB_TRY(take(p, prepared->q, "a plan's activations", &p->q, err));
+    CRUMB_TRY(take(p, prepared->sx, "a plan's activations", &p->sx, err));
+    CRUMB_TRY(take(p, prepared->qsum, "a plan's activations", &p->qsum, err));
     for (int i = 0; i < 2; i++)
         CRUMB_TRY(take(p, p->max_rows * most->keys, "a plan's largest values", &p->keys[i], err));
     if (p->has_attention) {

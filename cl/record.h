@@ -1,5 +1,5 @@
 /* What the files that record a plan share: record.c (values, memory, order), launch.c (one kernel and its arguments),
- * record_ops.c and record_linear.c (which kernels an op becomes). */
+ * record_ops.c, record_linear.c and record_dense.c (which kernels an op becomes). */
 #ifndef CRUMB_CL_RECORD_H
 #define CRUMB_CL_RECORD_H
 
@@ -42,6 +42,10 @@ void crumb_cl_arg_codebook(crumb_cl_builder *b, const crumb_matrix *w);
 /* Work-groups in dimension 0, and one dimension for rows (CRUMB_CL_NO_DIM: none) of which a group takes `tokens`. */
 crumb_status crumb_cl_launch_end(crumb_cl_builder *b, size_t groups, size_t local, uint8_t row_dim, uint32_t tokens);
 
+/* A launch of CLBlast's. */
+crumb_status crumb_cl_launch_sgemm(crumb_cl_recorder *r, const crumb_cl_sgemm *sgemm, crumb_cl_time time,
+                                   crumb_error *err);
+
 /* Rows that a launch now works on at most. */
 static inline uint32_t crumb_cl_most_rows(const crumb_cl_recorder *r) {
     return r->after_select ? r->p->max_outputs : r->p->max_rows;
@@ -65,10 +69,15 @@ bool crumb_cl_gated_folds(const crumb_cl_recorder *r, size_t index);
 /* `norm` and `gated` are the ops folded in, or NULL. */
 crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *norm,
                                     const crumb_op *gated, crumb_error *err);
-/* Bytes that quantized activations of one row take, at most: codes, scales, sums. */
-typedef struct crumb_cl_row_bytes {
+/* The kernel on matrix instructions for dense weights, or NULL: the weights are of another kind, or there is none. */
+const crumb_cl_kernel *crumb_cl_dense_kernel(const crumb_cl_recorder *r, const crumb_matrix *w);
+/* A part with dense weights. *split is the type of weights for which the op's activations lie split; 0: they do not. */
+crumb_status crumb_cl_record_dense(crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part,
+                                   const crumb_op *norm, uint8_t *split, crumb_error *err);
+/* Bytes that prepared activations of a linear op's rows take, at most: codes or terms, scales, sums. */
+typedef struct crumb_cl_prepared_bytes {
     uint64_t q, sx, qsum;
-} crumb_cl_row_bytes;
-void crumb_cl_linear_row_bytes(const crumb_op *op, crumb_cl_row_bytes *most);
+} crumb_cl_prepared_bytes;
+void crumb_cl_linear_bytes(const crumb_cl_recorder *r, const crumb_op *op, crumb_cl_prepared_bytes *most);
 
 #endif

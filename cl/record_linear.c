@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WG = 128, DENSE_ROWS = 16 };
+enum { WG = 128 };
 
 static uint32_t padded(const crumb_matrix *w) {
     return (uint32_t)crumb_round_up(w->k, CRUMB_TILE_K);
@@ -38,14 +38,27 @@ static bool alike(const crumb_op *op, const crumb_matrix *a, const crumb_matrix 
     return quantizes(op, a) && quantizes(op, b) && crumb_cl_linear_joins(a, b);
 }
 
-void crumb_cl_linear_row_bytes(const crumb_op *op, crumb_cl_row_bytes *most) {
+/* Whether a launch before the linear one turns f32 activations into what that reads. */
+static bool prepares(const crumb_cl_recorder *r, const crumb_op *op, const crumb_matrix *w) {
+    return quantizes(op, w) || crumb_cl_dense_kernel(r, w);
+}
+
+static void keep_most(uint64_t *most, uint64_t n_bytes) {
+    if (n_bytes > *most) *most = n_bytes;
+}
+
+void crumb_cl_linear_bytes(const crumb_cl_recorder *r, const crumb_op *op, crumb_cl_prepared_bytes *most) {
+    const uint64_t n = r->p->max_rows;
     for (int i = 0; i < op->linear.n_parts; i++) {
         const crumb_matrix *w = op->linear.part[i].w;
-        if (!quantizes(op, w)) continue;
-        uint64_t sx = 4 * n_scales(op, w), qsum = 4 * n_sums(op, w);
-        if (padded(w) > most->q) most->q = padded(w);
-        if (sx > most->sx) most->sx = sx;
-        if (qsum > most->qsum) most->qsum = qsum;
+        if (quantizes(op, w)) {
+            keep_most(&most->q, n * padded(w));
+            keep_most(&most->sx, n * 4 * n_scales(op, w));
+            keep_most(&most->qsum, n * 4 * n_sums(op, w));
+        } else if (crumb_cl_dense_kernel(r, w)) {
+            keep_most(&most->q, crumb_cl_split_bytes(r->p->max_rows, w->k));
+            keep_most(&most->sx, n * sizeof(float));
+        }
     }
 }
 
@@ -56,9 +69,9 @@ bool crumb_cl_norm_folds(const crumb_cl_recorder *r, size_t index) {
     if (index + 1 >= r->desc->n_ops || linear->kind != CRUMB_OP_LINEAR || linear->linear.x != norm->norm.out)
         return false;
     if (norm->norm.head_dim && norm->norm.head_dim != r->desc->values[norm->norm.x].width) return false;
-    for (int i = 0; i < linear->linear.n_parts; i++) { /* every quantizing launch norms by itself, also behind others */
+    for (int i = 0; i < linear->linear.n_parts; i++) { /* every preparing launch norms by itself, also behind others */
         const crumb_linear_part *part = &linear->linear.part[i];
-        if (!quantizes(linear, part->w)) return false;
+        if (!prepares(r, linear, part->w)) return false;
         if (r->desc->values[part->out].slot == r->desc->values[norm->norm.x].slot) return false;
     }
     return crumb_op_only_next_reads(r->desc, index, norm->norm.out);
@@ -178,31 +191,6 @@ static crumb_status record_float_tiles(crumb_cl_recorder *r, const crumb_op *op,
     return crumb_cl_launch_end(&b, tiles_of(part), CRUMB_TILE_ROWS * SLICES, 1, tokens);
 }
 
-static crumb_status record_dense(crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part,
-                                 crumb_error *err) {
-    enum { TOKENS = 8 };
-    char matrix[CRUMB_CL_OPTIONS_MAX], options[CRUMB_CL_OPTIONS_MAX + 40];
-    crumb_cl_builder b;
-    const crumb_matrix *w = part->w;
-    uint32_t tokens = crumb_cl_most_rows(r) > 1 ? TOKENS : 1;
-    crumb_cl_matrix_options(w, matrix);
-    snprintf(options, sizeof options, "%s -D TOKENS=%u", matrix, tokens);
-    CRUMB_TRY(crumb_cl_launch_begin(r, "linear_dense.cl", options, "linear_dense", &b, err));
-    set_time(&b);
-    crumb_cl_arg_u32(&b, r->after_select);
-    crumb_cl_arg_u32(&b, w->k);
-    crumb_cl_arg_value(&b, op->linear.x);
-    crumb_cl_arg_value(&b, op->linear.add);
-    crumb_cl_arg_weights(&b, w->codes, crumb_matrix_codes_bytes(w));
-    crumb_cl_arg_weights(&b, part->bias, w->m * sizeof(float));
-    crumb_cl_arg_value(&b, part->out);
-    crumb_cl_arg_u32(&b, part->m0);
-    crumb_cl_arg_u32(&b, part->m1);
-    crumb_cl_arg_u32(&b, r->desc->values[part->out].width);
-    crumb_cl_arg_f32(&b, part->out_scale);
-    return crumb_cl_launch_end(&b, crumb_div_up(part->m1 - part->m0, DENSE_ROWS), WG, 1, tokens);
-}
-
 /* ---- the op -------------------------------------------------------------------------------------------------- */
 
 /* A kernel that quantizes for itself reads its input while others write results: they must not share memory. */
@@ -266,13 +254,15 @@ static crumb_status record_tiles(crumb_cl_recorder *r, const crumb_op *op, uint3
 
 crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *norm,
                                     const crumb_op *gated, crumb_error *err) {
+    uint8_t split = 0;
     for (uint32_t i = 0, n; i < op->linear.n_parts; i += n) {
         const crumb_linear_part *part = &op->linear.part[i];
         if (part->w->indexed)
             return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s does not read the index layout", r->p->device->label);
         for (n = 1; i + n < op->linear.n_parts && alike(op, part->w, part[n].w);) n++;
+        if (part->w->bits) split = 0;
         if (!part->w->bits)
-            CRUMB_TRY(record_dense(r, op, part, err));
+            CRUMB_TRY(crumb_cl_record_dense(r, op, part, norm, &split, err));
         else if (!quantizes(op, part->w))
             CRUMB_TRY(record_float_tiles(r, op, part, err));
         else

@@ -7,14 +7,36 @@
 
 static const crumb_cl_kernel kernels[] = {
 #define CRUMB_CL_KERNEL(name, op, file, entry, options, local_size)                                                    \
-    {name, CRUMB_CL_##op, file, entry, options, local_size, CRUMB_CL_PORTABLE, 0, false, 0, 0, 0, 0, 0, 0, 0, 0},
+    {name, CRUMB_CL_##op, file, entry, options, local_size, CRUMB_CL_PORTABLE, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 #define CRUMB_CL_LINEAR(name, rung, bits, codebook, x, x_bits, sub_group, registers, tiles, tokens, local_size, max_n, \
                         rank, file, entry, options)                                                                    \
-    {name, CRUMB_CL_LINEAR, file,      entry,     options, local_size, CRUMB_CL_##rung, bits, codebook,                \
-     x,    x_bits,          sub_group, registers, tiles,   tokens,     max_n,           rank},
+    {name,   CRUMB_CL_LINEAR, file, entry,  options,   local_size, CRUMB_CL_##rung,                                    \
+     bits,   codebook,        x,    x_bits, sub_group, registers,  tiles,                                              \
+     tokens, max_n,           rank, 0,      0},
+#define CRUMB_CL_DENSE(name, type, sub_group, rows, tokens, max_n, rank, options)                                      \
+    {name,                                                                                                             \
+     CRUMB_CL_DENSE_MATRIX,                                                                                            \
+     "dense_matrix.cl",                                                                                                \
+     "dense_matrix",                                                                                                   \
+     options,                                                                                                          \
+     8 * sub_group,                                                                                                    \
+     CRUMB_CL_DPAS_I8,                                                                                                 \
+     0,                                                                                                                \
+     false,                                                                                                            \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     sub_group,                                                                                                        \
+     128,                                                                                                              \
+     0,                                                                                                                \
+     tokens,                                                                                                           \
+     max_n,                                                                                                            \
+     rank,                                                                                                             \
+     type,                                                                                                             \
+     rows},
 #include "cl/kernels.def"
 #undef CRUMB_CL_KERNEL
 #undef CRUMB_CL_LINEAR
+#undef CRUMB_CL_DENSE
 };
 enum { N_KERNELS = sizeof kernels / sizeof kernels[0] };
 
@@ -118,12 +140,38 @@ const crumb_cl_kernel *crumb_cl_linear_select(const crumb_cl_linear *use, uint32
     return best;
 }
 
+/* ---- dense layers on matrix instructions -------------------------------------------------------------------- */
+
+enum { TERMS = 2, SPLIT_ROWS = 8 }; /* as kernels.def and split.cl have them */
+
+static int type_option(crumb_type type) {
+    return type == CRUMB_TYPE_F32 ? 32 : type == CRUMB_TYPE_F16 ? 16 : 17;
+}
+
+bool crumb_cl_dense_fits(const crumb_cl_kernel *kernel, const crumb_matrix *w, const crumb_cl_target *target) {
+    return kernel->op == CRUMB_CL_DENSE_MATRIX && kernel->rung <= target->rung &&
+           kernel->sub_group == target->sub_group && kernel->local_size <= target->max_work_group && w->bits == 0 &&
+           kernel->type == type_option(w->type) && w->k % CRUMB_TILE_K == 0;
+}
+
+const crumb_cl_kernel *crumb_cl_dense_select(const crumb_matrix *w, uint32_t n, const crumb_cl_target *target) {
+    const crumb_cl_kernel *best = NULL;
+    for (int i = 0; i < N_KERNELS; i++)
+        if (crumb_cl_dense_fits(&kernels[i], w, target) && n <= kernels[i].max_n &&
+            (!best || kernels[i].rank > best->rank))
+            best = &kernels[i];
+    return best;
+}
+
+uint64_t crumb_cl_split_bytes(uint32_t n, uint32_t k) {
+    return crumb_round_up(n, SPLIT_ROWS) * k * TERMS * sizeof(uint16_t);
+}
+
 /* ---- options ------------------------------------------------------------------------------------------------ */
 
 void crumb_cl_matrix_options(const crumb_matrix *w, char *out) {
     if (w->bits == 0) {
-        int type = w->type == CRUMB_TYPE_F32 ? 32 : w->type == CRUMB_TYPE_F16 ? 16 : 17;
-        snprintf(out, CRUMB_CL_OPTIONS_MAX, "-D BITS=0 -D TYPE=%d", type);
+        snprintf(out, CRUMB_CL_OPTIONS_MAX, "-D BITS=0 -D TYPE=%d", type_option(w->type));
         return;
     }
     int scale = w->super_group ? 8 : w->scales_f32 ? 32 : 16;
@@ -145,4 +193,9 @@ void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linea
 void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, uint32_t input, char *out) {
     snprintf(out, CRUMB_CL_OPTIONS_MAX, "-D BITS=%d -D X_GROUP=%u -D ROW_SCALE=%d -D INPUT=%u", kernel->x_bits,
              x_group_option(use), use->act == CRUMB_ACT_ROW, input);
+}
+
+void crumb_cl_split_options(const crumb_cl_kernel *dense, bool norm, char *out) {
+    snprintf(out, CRUMB_CL_OPTIONS_MAX, "%s -D TYPE=%d -D INPUT=%d", crumb_cl_kernel_of(CRUMB_CL_SPLIT)->options,
+             dense->type, norm);
 }

@@ -26,6 +26,8 @@ typedef enum crumb_cl_op {
     CRUMB_CL_LINEAR,       /* weights in tiles, int8 activations */
     CRUMB_CL_LINEAR_F32,   /* weights in tiles, float activations */
     CRUMB_CL_LINEAR_DENSE, /* dense weights */
+    CRUMB_CL_SPLIT,        /* activations to terms of 16 bits, for DENSE_MATRIX */
+    CRUMB_CL_DENSE_MATRIX, /* dense weights of 16 bits, matrix instructions */
     CRUMB_CL_ROPE_STORE,
     CRUMB_CL_ATTENTION_SPLIT,
     CRUMB_CL_ATTENTION_MERGE,
@@ -53,6 +55,9 @@ typedef struct crumb_cl_kernel {
     uint16_t tokens;    /* rows of activations of a work-group */
     uint32_t max_n;     /* rows of activations up to which it is meant to be used; it computes any */
     int rank;           /* higher is preferred among those that fit */
+    /* Of DENSE_MATRIX, beside rung, sub_group, tokens, max_n and rank: */
+    uint8_t type;  /* of weights: 16 f16, 17 bf16 */
+    uint16_t rows; /* of weights, of a work-group */
 } crumb_cl_kernel;
 
 /* All rows of cl/kernels.def. */
@@ -91,6 +96,13 @@ uint32_t crumb_cl_linear_x_place(const crumb_cl_kernel *kernel, uint32_t k);
 /* Bytes of its `scratch` argument. */
 uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use);
 
+/* Dense weights on matrix instructions: the kernel for n rows of activations, or NULL: linear_dense.cl serves them all.
+ * Whether there is one does not depend on n, and neither do results. Activations come from split.cl. */
+const crumb_cl_kernel *crumb_cl_dense_select(const crumb_matrix *w, uint32_t n, const crumb_cl_target *target);
+bool crumb_cl_dense_fits(const crumb_cl_kernel *kernel, const crumb_matrix *w, const crumb_cl_target *target);
+/* Bytes of split activations of n rows of k. */
+uint64_t crumb_cl_split_bytes(uint32_t n, uint32_t k);
+
 /* The longest text that the functions below write. */
 enum { CRUMB_CL_OPTIONS_MAX = 512 };
 /* What every program is built with, beside the options below. The language is OpenCL C 1.2, the default, but where a
@@ -103,6 +115,8 @@ enum { CRUMB_CL_OPTIONS_MAX = 512 };
 void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, char *out);
 /* Of quantize.cl for what such a kernel reads with x 8, `input` being what is quantized. */
 void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, uint32_t input, char *out);
+/* Of split.cl for what such a kernel reads; `norm`: of x's RMS norm. */
+void crumb_cl_split_options(const crumb_cl_kernel *dense, bool norm, char *out);
 /* Of embed.cl, linear_f32.cl (with the kernel's own) and linear_dense.cl: the form of a matrix. */
 void crumb_cl_matrix_options(const crumb_matrix *w, char *out);
 

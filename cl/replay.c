@@ -58,12 +58,14 @@ bool crumb_cl_launch_sizes(const crumb_plan *p, const crumb_cl_launch *l, size_t
 static cl_int enqueue(const crumb_plan *p, const crumb_cl_launch *l, cl_command_queue queue, cl_event *event) {
     size_t global[3];
     if (!crumb_cl_launch_sizes(p, l, global)) return CL_SUCCESS;
+    if (l->sgemm.w)
+        return crumb_cl_blas_sgemm(p->device->blas, &l->sgemm, l->on_outputs ? p->n_outputs : p->n_rows, queue, event);
     return clEnqueueNDRangeKernel(queue, l->kernel, l->n_dims, NULL, global, l->local, 0, NULL, event);
 }
 
 static crumb_status run(crumb_plan *p, cl_command_queue queue, crumb_error *err) {
     const crumb_cl_sizes sizes = {p->n_rows, p->n_outputs, p->chunks};
-    if (!p->times && crumb_cl_commands_ready(p, &sizes)) {
+    if (!p->times && !p->device->blas && crumb_cl_commands_ready(p, &sizes)) { /* CLBlast enqueues by itself */
         const cl_int code = crumb_cl_commands_run(p);
         return code == CL_SUCCESS ? CRUMB_OK : failed(p, "starting a plan", code, err);
     }

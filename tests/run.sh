@@ -41,7 +41,9 @@ clang-format-19 cmd:clang-format-19
 clang-tidy-19 cmd:clang-tidy-19
 shellcheck cmd:shellcheck
 binutils cmd:nm
-ocl-icd-opencl-dev pc:OpenCL"
+ocl-icd-opencl-dev pc:OpenCL
+oclgrind cmd:oclgrind
+libclblast1 file:/usr/lib/$(uname -m)-linux-gnu/libclblast.so.1"
 missing=$(packages_missing <<<"$test_needs")
 if [ -n "$missing" ]; then
     if [ "$(id -u)" != 0 ] || [ -n "$offline" ] || ! command -v apt-get >/dev/null; then

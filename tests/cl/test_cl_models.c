@@ -1,6 +1,9 @@
-/* Whole models on the first OpenCL device against the CPU backend, by the rule of tests/support/compare_tokens.h: every
- * architecture, type and way to quantize activations of tests/oracle, and the embedded model for prompts of 1, 7, 64
- * and 513 tokens and decoding behind them. Exits with 77 where there is no device. */
+/* Whole models on the first OpenCL device against the CPU backend, by the rule of tests/support/compare_tokens.h.
+ *
+ * usage: test_cl_models RUNG [MODEL.gguf...]   RUNG as in --target cl:RUNG
+ * Without models: those of tests/oracle, which are every architecture and type, each with prompts of 1, 7, 64 and 513
+ * tokens and decoding behind them, with both types of cache; each with every way to quantize activations; and that
+ * pieces of a batch change no bit. With models: the prompts on these. Exits with 77 where there is no device. */
 #include "tests/model/fixture.h"
 #include "tests/support/compare_tokens.h"
 
@@ -15,18 +18,31 @@
 /* Integer sums are exact; what remains is a norm's last bit, which may move a value to the neighbouring code. */
 static const token_rule rule = {.near_tie = 0.05f, .max_error = 0.1f};
 
+static char target[32]; /* "cl:portable" */
+static char **models;   /* given */
+static int n_models;
+
 static crumb_error err;
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
         if ((call) != CRUMB_OK) fail_msg("%s", err.message);                                                           \
     } while (0)
 
+/* Names of kernels on matrix instructions in what plans log: the rungs that have them must use them. */
+static size_t n_matrix;
+static void listen(void *user, crumb_log_level level, const char *message) {
+    (void)user, (void)level;
+    for (const char *at = message; (at = strstr(at, "__dpas")); at++) n_matrix++;
+}
+
 static crumb_model *open_on(const char *path, const char *device) {
     crumb_model_params params = crumb_model_params_default();
     params.device = device;
+    params.target = strcmp(device, "cpu") == 0 ? "cpu" : target;
     params.tuning = "none";
     params.n_threads = 2;
     params.verify = CRUMB_VERIFY_NEVER;
+    params.log = listen;
     crumb_model *model = NULL;
     if (path)
         OK(crumb_model_open(path, &params, &model, &err));
@@ -77,23 +93,60 @@ static size_t equal_bits(const float *a, const float *b, size_t n) {
     return equal;
 }
 
-static bool compare_fixture(const fixture *f, crumb_activation activation, crumb_kv_type kv) {
+/* Every way to quantize activations, each token's logits. */
+static bool compare_activations(const fixture *f, crumb_model *cpu, crumb_model *gpu, crumb_activation activation) {
     static const char *const names[] = {"auto", "float", "row"};
-    crumb_model *cpu = open_on(f->model_path, "cpu"), *gpu = open_on(f->model_path, "gpu0");
-    float *expected = score(cpu, activation, kv, f->tokens, f->n_tokens, f->n_vocab);
-    float *logits = score(gpu, activation, kv, f->tokens, f->n_tokens, f->n_vocab);
+    float *expected = score(cpu, activation, CRUMB_KV_F16, f->tokens, f->n_tokens, f->n_vocab);
+    float *logits = score(gpu, activation, CRUMB_KV_F16, f->tokens, f->n_tokens, f->n_vocab);
     token_tally tally = {0};
     char what[128];
     for (size_t t = 0; t < f->n_tokens; t++)
         token_tally_add_logits(&tally, &rule, f->name, logits + t * f->n_vocab, f->n_vocab, expected + t * f->n_vocab);
     size_t n = (size_t)f->n_tokens * f->n_vocab;
-    snprintf(what, sizeof what, "%s %s %s, %zu of %zu logits bit-equal", f->name, names[activation],
-             kv == CRUMB_KV_Q8 ? "q8" : "f16", equal_bits(logits, expected, n), n);
+    snprintf(what, sizeof what, "%s %s, %zu of %zu logits bit-equal", f->name, names[activation],
+             equal_bits(logits, expected, n), n);
     bool good = token_tally_report(&tally, &rule, what);
     free(expected);
     free(logits);
-    crumb_model_close(cpu);
-    crumb_model_close(gpu);
+    return good;
+}
+
+/* A prompt, then decoding: at each step the CPU's best token is fed to both. */
+static bool compare_prompt(const char *name, crumb_model *cpu, crumb_model *gpu, crumb_kv_type kv, size_t n_prompt,
+                           size_t n_decode) {
+    crumb_model_info info;
+    crumb_model_get_info(cpu, &info);
+    crumb_session *a = create_session(cpu, CRUMB_ACTIVATION_AUTO, kv, 640, 512);
+    crumb_session *b = create_session(gpu, CRUMB_ACTIVATION_AUTO, kv, 640, 512);
+    int32_t tokens[640];
+    token_tally tally = {0};
+    char what[160];
+    size_t equal = 0;
+    for (size_t i = 0; i < n_prompt; i++) tokens[i] = (int32_t)((i * 7919 + 13) % info.n_vocab);
+    OK(crumb_session_feed(a, tokens, n_prompt, &err));
+    OK(crumb_session_feed(b, tokens, n_prompt, &err));
+    for (size_t i = 0; i <= n_decode; i++) {
+        const float *expected = crumb_session_logits(a), *logits = crumb_session_logits(b);
+        token_tally_add_logits(&tally, &rule, name, logits, info.n_vocab, expected);
+        equal += equal_bits(logits, expected, info.n_vocab);
+        int32_t next = token_best(expected, info.n_vocab);
+        if (i == n_decode) break;
+        OK(crumb_session_feed(a, &next, 1, &err));
+        OK(crumb_session_feed(b, &next, 1, &err));
+    }
+    snprintf(what, sizeof what, "%s, prompt of %zu, cache %s, %zu of %zu logits bit-equal", name, n_prompt,
+             kv == CRUMB_KV_Q8 ? "q8" : "f16", equal, (n_decode + 1) * info.n_vocab);
+    crumb_session_destroy(a);
+    crumb_session_destroy(b);
+    return token_tally_report(&tally, &rule, what);
+}
+
+/* All lengths; each type of cache with two of them, in turn, so that over the models every pair occurs. */
+static bool compare_prompts(const char *name, crumb_model *cpu, crumb_model *gpu, size_t turn) {
+    static const size_t lengths[] = {1, 7, 64, 513};
+    bool good = true;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        if (!compare_prompt(name, cpu, gpu, (turn + i) % 2 ? CRUMB_KV_Q8 : CRUMB_KV_F16, lengths[i], 4)) good = false;
     return good;
 }
 
@@ -103,53 +156,28 @@ static void oracle_models_agree(void **state) {
     fixture *all = fixtures_load(&n);
     bool good = true;
     assert_true(n >= 18);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        crumb_model *cpu = open_on(all[i].model_path, "cpu"), *gpu = open_on(all[i].model_path, "gpu0");
+        if (!compare_prompts(all[i].name, cpu, gpu, i)) good = false;
         for (int activation = CRUMB_ACTIVATION_AUTO; activation <= CRUMB_ACTIVATION_ROW; activation++)
-            if (!compare_fixture(&all[i], (crumb_activation)activation, CRUMB_KV_F16)) good = false;
-    for (size_t i = 0; i < n; i += 5)
-        if (!compare_fixture(&all[i], CRUMB_ACTIVATION_AUTO, CRUMB_KV_Q8)) good = false;
+            if (!compare_activations(&all[i], cpu, gpu, (crumb_activation)activation)) good = false;
+        crumb_model_close(cpu);
+        crumb_model_close(gpu);
+    }
     fixtures_free(all, n);
     assert_true(good);
 }
 
-/* A prompt, then decoding: at each step the CPU's best token is fed to both. */
-static bool compare_prompt(crumb_model *cpu, crumb_model *gpu, size_t n_prompt, size_t n_decode) {
-    crumb_model_info info;
-    crumb_model_get_info(cpu, &info);
-    crumb_session *a = create_session(cpu, CRUMB_ACTIVATION_AUTO, CRUMB_KV_F16, 640, 512);
-    crumb_session *b = create_session(gpu, CRUMB_ACTIVATION_AUTO, CRUMB_KV_F16, 640, 512);
-    int32_t tokens[640];
-    token_tally tally = {0};
-    char what[128];
-    size_t equal = 0;
-    for (size_t i = 0; i < n_prompt; i++) tokens[i] = (int32_t)((i * 7919 + 13) % info.n_vocab);
-    OK(crumb_session_feed(a, tokens, n_prompt, &err));
-    OK(crumb_session_feed(b, tokens, n_prompt, &err));
-    for (size_t i = 0; i <= n_decode; i++) {
-        const float *expected = crumb_session_logits(a), *logits = crumb_session_logits(b);
-        token_tally_add_logits(&tally, &rule, "embedded", logits, info.n_vocab, expected);
-        equal += equal_bits(logits, expected, info.n_vocab);
-        int32_t next = token_best(expected, info.n_vocab);
-        if (i == n_decode) break;
-        OK(crumb_session_feed(a, &next, 1, &err));
-        OK(crumb_session_feed(b, &next, 1, &err));
-    }
-    snprintf(what, sizeof what, "embedded model, prompt of %zu, %zu of %zu logits bit-equal", n_prompt, equal,
-             (n_decode + 1) * info.n_vocab);
-    crumb_session_destroy(a);
-    crumb_session_destroy(b);
-    return token_tally_report(&tally, &rule, what);
-}
-
-static void prompts_of_all_lengths_agree(void **state) {
+static void given_models_agree(void **state) {
     (void)state;
-    static const size_t lengths[] = {1, 7, 64, 513};
-    crumb_model *cpu = open_on(NULL, "cpu"), *gpu = open_on(NULL, "gpu0");
     bool good = true;
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-        if (!compare_prompt(cpu, gpu, lengths[i], 8)) good = false;
-    crumb_model_close(cpu);
-    crumb_model_close(gpu);
+    for (int i = 0; i < n_models; i++) {
+        const char *slash = strrchr(models[i], '/');
+        crumb_model *cpu = open_on(models[i], "cpu"), *gpu = open_on(models[i], "gpu0");
+        if (!compare_prompts(slash ? slash + 1 : models[i], cpu, gpu, (size_t)i)) good = false;
+        crumb_model_close(cpu);
+        crumb_model_close(gpu);
+    }
     assert_true(good);
 }
 
@@ -184,25 +212,40 @@ static bool has_device(void) {
     crumb_model *model = NULL;
     params.device = "gpu0";
     params.verify = CRUMB_VERIFY_ALWAYS; /* what that compares must agree here */
+    params.target = target;
     crumb_status status = crumb_model_open_embedded(&params, &model, &err);
     if (status == CRUMB_OK) {
         crumb_model_info info;
         crumb_model_get_info(model, &info);
         printf("%s: %s, kernels %s\n", info.device, info.device_detail, info.target);
+        if (strcmp(info.target, target + 3) != 0) {
+            fprintf(stderr, "%s is not what was asked for, %s\n", info.target, target);
+            exit(1);
+        }
     }
     crumb_model_close(model);
     return status == CRUMB_OK;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prompts_of_all_lengths_agree),
+int main(int argc, char **argv) {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(pieces_and_rewinding_change_no_bit),
         cmocka_unit_test(oracle_models_agree),
     };
+    const struct CMUnitTest given[] = {cmocka_unit_test(given_models_agree)};
+    if (argc < 2) {
+        fprintf(stderr, "usage: test_cl_models RUNG [MODEL.gguf...]\n");
+        return 2;
+    }
+    snprintf(target, sizeof target, "cl:%.20s", argv[1]);
+    models = argv + 2;
+    n_models = argc - 2;
     if (!has_device()) {
         fprintf(stderr, "skipped: %s\n", err.message);
         return 77;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = n_models ? cmocka_run_group_tests(given, NULL, NULL) : cmocka_run_group_tests(own, NULL, NULL);
+    if (strncmp(argv[1], "dpas", 4) != 0) return failed;
+    printf("%zu times a kernel on matrix instructions\n", n_matrix);
+    return failed || n_matrix == 0;
 }

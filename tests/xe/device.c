@@ -14,15 +14,20 @@ static void check(cl_int status, const char *what) {
     if (status != CL_SUCCESS) fail_msg("%s: OpenCL error %d", what, status);
 }
 
-static char *read_text(const char *path) {
+static char *read_file(const char *path, size_t *n_bytes) {
     FILE *f = fopen(path, "rb");
     if (!f) fail_msg("%s cannot be opened", path);
     char *text = calloc(1, 1 << 20);
     assert_non_null(text);
-    size_t n = fread(text, 1, (1 << 20) - 1, f);
-    assert_true(n > 0 && n < (1 << 20) - 1);
+    *n_bytes = fread(text, 1, (1 << 20) - 1, f);
+    assert_true(*n_bytes > 0 && *n_bytes < (1 << 20) - 1);
     fclose(f);
     return text;
+}
+
+static char *read_text(const char *path) {
+    size_t n_bytes;
+    return read_file(path, &n_bytes);
 }
 
 static bool has_extension(cl_device_id id, const char *name) {
@@ -53,8 +58,8 @@ bool crumb_xe_open(crumb_xe_device *out) {
     out->dot = has_extension(out->id, "cl_khr_integer_dot_product");
     out->context = clCreateContext(NULL, 1, &out->id, NULL, NULL, &status);
     check(status, "clCreateContext");
-    out->queue = clCreateCommandQueueWithProperties(out->context, out->id, NULL, &status);
-    check(status, "clCreateCommandQueueWithProperties");
+    out->queue = clCreateCommandQueue(out->context, out->id, 0, &status);
+    check(status, "clCreateCommandQueue");
     return true;
 }
 
@@ -99,6 +104,42 @@ static cl_program compile(crumb_xe_device *d, const char *const *texts, cl_uint 
     return p;
 }
 
+/* ---- SPIR-V --------------------------------------------------------------------------------------------------- *
+ * CRUMB_XE_OCLOC, a command, is Intel's offline compiler for GPUs: programs are then made of what it writes. */
+
+static void write_texts(const char *path, const char *const *texts, cl_uint n) {
+    FILE *f = fopen(path, "wb");
+    if (!f) fail_msg("%s cannot be written", path);
+    for (cl_uint i = 0; i < n; i++) fputs(texts[i], f);
+    assert_int_equal(fclose(f), 0);
+}
+
+static cl_program compile_spirv(crumb_xe_device *d, const char *const *texts, cl_uint n, const char *options, bool link,
+                                const char *key) {
+    char folder[] = "/tmp/crumb-xe-XXXXXX", command[2048], path[64];
+    cl_int status;
+    size_t n_bytes;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/k.cl", folder);
+    write_texts(path, texts, n);
+    snprintf(
+        command, sizeof command,
+        "%s compile -spv_only -file %s -device %s -options '%s' -out_dir %s -output k -output_no_suffix >%s/log 2>&1",
+        getenv("CRUMB_XE_OCLOC"), path, strstr(options, "-D SUB_GROUP=8") ? "dg2" : "bmg", options, folder, folder);
+    if (system(command) != 0) fail_msg("ocloc fails: %s", command);
+    snprintf(path, sizeof path, "%s/k.spv", folder);
+    char *module = read_file(path, &n_bytes);
+    cl_program p = clCreateProgramWithIL(d->context, module, n_bytes, &status);
+    check(status, "clCreateProgramWithIL");
+    free(module);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    status = link ? clCompileProgram(p, 1, &d->id, CRUMB_CL_BUILD_OPTIONS, 0, NULL, NULL, NULL, NULL)
+                  : clBuildProgram(p, 1, &d->id, CRUMB_CL_BUILD_OPTIONS, NULL, NULL);
+    if (status != CL_SUCCESS) fail_with_log(d, p, key, status);
+    return p;
+}
+
 static cl_program link_builtins(crumb_xe_device *d, cl_program kernels, const char *key) {
     cl_int status;
     if (!builtins) {
@@ -119,7 +160,8 @@ static cl_program build(crumb_xe_device *d, const char *file, const char *option
     snprintf(path, sizeof path, "%s%s", whole ? "" : "cl/kernels/", file);
     char *common = read_text("cl/kernels/common.cl"), *own = read_text(path);
     const char *both[] = {common, own};
-    cl_program p = compile(d, whole ? both + 1 : both, whole ? 1 : 2, options, matrix, key);
+    bool spirv = getenv("CRUMB_XE_OCLOC") != NULL;
+    cl_program p = (spirv ? compile_spirv : compile)(d, whole ? both + 1 : both, whole ? 1 : 2, options, matrix, key);
     free(common);
     free(own);
     return matrix ? link_builtins(d, p, key) : p;

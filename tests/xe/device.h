@@ -3,7 +3,8 @@
 #ifndef CRUMB_TESTS_XE_DEVICE_H
 #define CRUMB_TESTS_XE_DEVICE_H
 
-#define CL_TARGET_OPENCL_VERSION 300
+#define CL_TARGET_OPENCL_VERSION          300
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS /* clCreateCommandQueue: Oclgrind has no other */
 #include <CL/cl.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -33,9 +33,16 @@ static void print_variant(const crumb_cl_kernel *kernel, size_t layer) {
            kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
 }
 
+static void print_dense(const crumb_cl_kernel *kernel) {
+    printf("%s\t%s\t%u\t%u\t%u\tdense\t%s\t%s %s\n", kernel->name, crumb_cl_rung_name(kernel->rung), kernel->sub_group,
+           kernel->registers, kernel->tokens, kernel->file, CRUMB_CL_BUILD_OPTIONS, kernel->options);
+}
+
 int main(void) {
     size_t n;
     const crumb_cl_kernel *kernels = crumb_cl_kernels(&n);
+    for (size_t i = 0; i < n; i++)
+        if (kernels[i].op == CRUMB_CL_DENSE_MATRIX) print_dense(&kernels[i]);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; kernels[i].rung != CRUMB_CL_PORTABLE && j < sizeof layers / sizeof layers[0]; j++)
             print_variant(&kernels[i], j);

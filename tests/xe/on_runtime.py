@@ -1,49 +1,127 @@
 #!/usr/bin/env python3
 """Runs a program with one OpenCL runtime, and no other, behind the loader.
 
-usage: on_runtime.py intel|pocl PROGRAM [argument...]
-    intel   Intel's OpenCL runtime for CPUs, from PyPI through tests/support/deps.py
-    pocl    Debian's pocl-opencl-icd, where it is installed
+usage: on_runtime.py RUNTIME PROGRAM [argument...]
+    intel      Intel's OpenCL runtime for CPUs, from PyPI through tests/support/deps.py
+    xe16, xe8  the same, with the matrix instructions of Intel's GPUs in software, for sub-groups of 16 or 8, put before it
+               by the layer that CRUMB_XE_LAYER names (tests/xe/matrix_layer.c); programs are cached apart from others
+    spirv      intel, for the tests of this folder: kernels come to it as the SPIR-V of Intel's compiler for GPUs
+    pocl       Debian's pocl-opencl-icd, where it is installed: as cl/survey.c says, it compiles some kernels wrong
+    pocl7      PoCL of Debian unstable (tests/deps.lock), told to use the method that compiles them right
+    oclgrind   Debian's oclgrind, where it is installed: OpenCL 1.2 on a simulator that looks for data races, for accesses
+               out of bounds and for wrong use of the API; anything that it finds fails the program
 
 Exit status 77: the runtime cannot be had here, for the reason on stderr. Else the program's.
 """
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crumb"
+BUILTINS = ROOT / "tests/xe/xe_builtins.cl"
 POCL = Path("/etc/OpenCL/vendors/pocl.icd")
+OCLGRIND = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
 
 
-def intel_runtime():
-    """(text of an .icd file, folder of libraries)"""
-    deps = subprocess.run([sys.executable, ROOT / "tests/support/deps.py", "venv", "intel-cpu-rt"],
-                          stdout=subprocess.PIPE, text=True)
-    if deps.returncode != 0:
-        sys.exit(deps.returncode)
-    libraries = Path(deps.stdout.strip()) / "lib"
-    return str(libraries / "libintelocl.so"), libraries
+def deps(kind, group):
+    done = subprocess.run([sys.executable, ROOT / "tests/support/deps.py", kind, group], stdout=subprocess.PIPE,
+                          text=True)
+    if done.returncode != 0:
+        sys.exit(done.returncode)
+    return Path(done.stdout.strip())
 
 
-def pocl_runtime():
+def intel():
+    """(text of an .icd file, environment)"""
+    libraries = deps("venv", "intel-cpu-rt") / "lib"
+    return str(libraries / "libintelocl.so"), {"LD_LIBRARY_PATH": str(libraries)}
+
+
+def xe(sub_group):
+    """crumb's cache lies in a folder of its own, by the texts of layer and builtins, which no key of crumb's knows."""
+    icd, environment = intel()
+    texts = BUILTINS.read_bytes() + (ROOT / "tests/xe/matrix_layer.c").read_bytes()
+    cache = CACHE / f"xe-layer-{hashlib.sha256(texts).hexdigest()[:16]}"
+    for old in CACHE.glob("xe-layer-*"):
+        if old.stat().st_mtime < time.time() - 7 * 86400:
+            shutil.rmtree(old, ignore_errors=True)
+    cache.mkdir(parents=True, exist_ok=True)
+    cache.chmod(0o700)
+    os.utime(cache)
+    return icd, environment | {"OPENCL_LAYERS": os.environ["CRUMB_XE_LAYER"], "CRUMB_LAYER_SUB_GROUP": str(sub_group),
+                               "CRUMB_LAYER_BUILTINS": str(BUILTINS), "XDG_CACHE_HOME": str(cache)}
+
+
+def spirv():
+    icd, environment = intel()
+    prefix = deps("prefix", "intel-gpu")
+    return icd, environment | {"CRUMB_XE_OCLOC": f"{prefix}/run {next((prefix / 'usr/bin').glob('ocloc-*'))}"}
+
+
+def missing(file, package):
+    print(f"on_runtime.py: {file} is missing: install {package}", file=sys.stderr)
+    sys.exit(77)
+
+
+def pocl():
     if not POCL.exists():
-        print(f"on_runtime.py: {POCL} is missing: install pocl-opencl-icd", file=sys.stderr)
-        sys.exit(77)
-    return POCL.read_text().strip(), None
+        missing(POCL, "pocl-opencl-icd")
+    return POCL.read_text().strip(), {}
+
+
+def pocl7():
+    prefix = deps("prefix", "pocl")
+    cache = CACHE / "pocl"
+    cache.mkdir(parents=True, exist_ok=True)
+    return str(next(prefix.glob("usr/lib/*/libpocl.so.2"))), {
+        "POCL_WORK_GROUP_METHOD": "cbs", "POCL_CACHE_DIR": str(cache), "CRUMB_RUN": str(prefix / "run")}
+
+
+def oclgrind():
+    if not OCLGRIND.exists():
+        missing(OCLGRIND, "oclgrind")
+    return str(OCLGRIND), {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_CHECK_API": "1", "CRUMB_XE_SMALL": "1"}
+
+
+RUNTIMES = {"intel": intel, "xe16": lambda: xe(16), "xe8": lambda: xe(8), "spirv": spirv, "pocl": pocl,
+            "pocl7": pocl7, "oclgrind": oclgrind}
+
+
+def run_in_prefix(run, folder):
+    """Makes crumb's module and its survey, a program that the module starts, run with a prefix's libraries."""
+    modules = os.environ.get("CRUMB_MODULE_DIR")
+    if not modules:
+        return {}
+    shutil.copy(Path(modules, "libcrumb-cl.so"), folder)
+    survey = Path(folder, "crumb-cl-survey")
+    survey.write_text(f"#!/bin/sh\nexec '{run}' '{modules}/crumb-cl-survey' \"$@\"\n")
+    survey.chmod(0o755)
+    return {"CRUMB_MODULE_DIR": str(folder)}
 
 
 def main():
-    if len(sys.argv) < 3 or sys.argv[1] not in ("intel", "pocl"):
+    if len(sys.argv) < 3 or sys.argv[1] not in RUNTIMES:
         sys.exit(__doc__)
-    icd, libraries = {"intel": intel_runtime, "pocl": pocl_runtime}[sys.argv[1]]()
-    with tempfile.TemporaryDirectory() as vendors:
-        Path(vendors, "only.icd").write_text(icd + "\n")
-        environment = dict(os.environ, OCL_ICD_VENDORS=vendors)
-        if libraries:
-            environment["LD_LIBRARY_PATH"] = str(libraries)
-        sys.exit(subprocess.run(sys.argv[2:], env=environment).returncode)
+    icd, environment = RUNTIMES[sys.argv[1]]()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "only.icd").write_text(icd + "\n")
+        findings = Path(folder, "findings")
+        environment |= {"OCL_ICD_VENDORS": folder, "OCLGRIND_LOG": str(findings)}
+        run = environment.pop("CRUMB_RUN", None)
+        if run:
+            environment |= run_in_prefix(run, folder)
+        status = subprocess.run([*([run] if run else []), *sys.argv[2:]], env=os.environ | environment).returncode
+        found = findings.read_text(errors="replace") if findings.exists() else ""
+    if found.strip():
+        print(found[:8000], file=sys.stderr)
+        sys.exit("on_runtime.py: Oclgrind found the above")
+    sys.exit(status)
 
 
 if __name__ == "__main__":

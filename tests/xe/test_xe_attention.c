@@ -46,9 +46,10 @@ static const struct {
                {6, {{1, 7}, {1, 8}, {2, 255}, {2, 256}, {2, 257}, {0, 0}}}};
 enum { N_BATCHES = sizeof batches / sizeof batches[0] };
 
-/* PoCL 3.1 gives other numbers for the 8-bit cache; why is not known. Intel's runtime agrees with the reference. */
-static bool is_trusted(const shape *s) {
-    return s->type == CRUMB_KV_F16 || strncmp(device.name, "pthread-", 8) != 0;
+/* CRUMB_XE_SMALL, for a simulator: every other shape, of both caches, and batches of up to two chunks of keys. */
+static bool small;
+static bool takes(int index, int batch) {
+    return !small || (index % 4 < 2 ? batch == 2 : index == 7 && batch == 0);
 }
 
 static float *random_floats(size_t n, float scale) {
@@ -192,7 +193,8 @@ static void compare_rope(const shape *s, int b) {
 static void rotation_and_cache_equal_reference(void **state) {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++)
-        for (int b = 0; b < N_BATCHES && is_trusted(&shapes[i]); b++) compare_rope(&shapes[i], b);
+        for (int b = 0; b < N_BATCHES; b++)
+            if (takes(i, b)) compare_rope(&shapes[i], b);
 }
 
 /* ---- attention
@@ -263,12 +265,12 @@ static void attention_equals_reference(void **state) {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++) {
         const shape *s = &shapes[i];
-        if (!is_trusted(s)) continue;
         size_t n_bytes = N_LAYERS * layer_bytes(s);
         char *keys = calloc(1, n_bytes), *values = calloc(1, n_bytes);
         fill_cache(s, keys, values);
         cl_mem bkeys = crumb_xe_buffer(&device, keys, n_bytes), bvalues = crumb_xe_buffer(&device, values, n_bytes);
-        for (int b = 0; b < N_BATCHES; b++) compare_attention(s, b, keys, values, bkeys, bvalues);
+        for (int b = 0; b < N_BATCHES; b++)
+            if (takes(i, b)) compare_attention(s, b, keys, values, bkeys, bvalues);
         clReleaseMemObject(bkeys);
         clReleaseMemObject(bvalues);
         free(keys), free(values);
@@ -276,6 +278,7 @@ static void attention_equals_reference(void **state) {
 }
 
 int main(void) {
+    small = getenv("CRUMB_XE_SMALL") != NULL;
     if (!crumb_xe_open(&device)) {
         fprintf(stderr, "skipped: no OpenCL device\n");
         return 77;

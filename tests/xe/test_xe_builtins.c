@@ -2,6 +2,7 @@
  * graphics compiler) describes it: registers are a linear memory of dwords, and a systolic depth takes four elements of
  * a dword of src1 and the next four of src2. */
 #include "cpu/trial.h"
+#include "host/base/half.h"
 #include "tests/xe/device.h"
 
 #include <setjmp.h>
@@ -14,6 +15,9 @@
 
 static crumb_xe_device device;
 static uint64_t seed = 20261124;
+static size_t n_checked;
+
+enum { MAX_DWORDS = 8 * 16 }; /* of an operand */
 
 typedef struct precision {
     const char *builtin, *type; /* "u2", "uint" */
@@ -43,42 +47,90 @@ static void dpas(const int32_t *src0, const uint32_t *src1, const int8_t *src2, 
     }
 }
 
-static void compare(const precision *p, unsigned n, unsigned rows) {
-    enum { MAX_DWORDS = 8 * 16 };
-    uint32_t src1[MAX_DWORDS];
-    int32_t src0[MAX_DWORDS], want[MAX_DWORDS], got[MAX_DWORDS];
-    int8_t src2[8 * 32];
-    char options[300], vector[4] = "";
+/* d = builtin(a, b, c) by one sub-group, whose first n_out dwords are compared with want. */
+static void check(const char *options, unsigned n, const void *src2, const uint32_t *src1, const void *src0,
+                  const void *want, size_t n_out) {
+    uint32_t got[MAX_DWORDS];
+    cl_kernel kernel = crumb_xe_kernel(&device, "tests/xe/builtin_calls.cl", options, true, "call");
+    cl_mem a = crumb_xe_buffer(&device, src2, 8 * 32), b = crumb_xe_buffer(&device, src1, sizeof got);
+    cl_mem c = crumb_xe_buffer(&device, src0, sizeof got), d = crumb_xe_buffer(&device, NULL, sizeof got);
+    crumb_xe_args(kernel, 0, "bbbb", a, b, c, d);
+    crumb_xe_run(&device, kernel, n, 1, 1, 1);
+    crumb_xe_read(&device, d, got, sizeof got);
+    if (memcmp(got, want, n_out * sizeof *got) != 0) fail_msg("%s differs from DPAS", options);
+    clReleaseMemObject(a), clReleaseMemObject(b), clReleaseMemObject(c), clReleaseMemObject(d);
+    clReleaseKernel(kernel);
+    n_checked++;
+}
+
+static void make_options(char out[300], const char *name, const char *b_type, const char *d_type, unsigned n,
+                         unsigned rows) {
+    const char *lane = n == 16 ? "short" : "int";
+    char vector[4] = "";
     if (rows > 1) snprintf(vector, sizeof vector, "%u", rows);
+    snprintf(out, 300, "-D NAME=intel_sub_group_%s -D A=%s%s -D A_LANE=%s -D B=%s -D D=%s%s -D SUB_GROUP=%u", name,
+             lane, vector, lane, b_type, d_type, vector, n);
+}
+
+static void compare(const precision *p, unsigned n, unsigned rows) {
+    uint32_t src1[MAX_DWORDS];
+    int32_t src0[MAX_DWORDS], want[MAX_DWORDS];
+    int8_t src2[8 * 32];
+    char options[300], name[64], b_type[16];
     for (int i = 0; i < MAX_DWORDS; i++) {
         src1[i] = (uint32_t)crumb_random_u64(&seed);
         src0[i] = (int32_t)(crumb_random_u64(&seed) % 100000) - 50000;
     }
     for (size_t i = 0; i < sizeof src2; i++) src2[i] = (int8_t)crumb_random_u64(&seed);
     dpas(src0, src1, src2, n, rows, p, want);
-    const char *lane = n == 16 ? "short" : "int";
-    snprintf(options, sizeof options,
-             "-D NAME=intel_sub_group_i8_%s_matrix_mad_k32 -D A=%s%s -D A_LANE=%s -D B=%s%u -D D=int%s -D SUB_GROUP=%u",
-             p->builtin, lane, vector, lane, p->type, p->bits, vector, n);
-    cl_kernel kernel = crumb_xe_kernel(&device, "tests/xe/builtin_calls.cl", options, true, "call");
-    cl_mem a = crumb_xe_buffer(&device, src2, sizeof src2), b = crumb_xe_buffer(&device, src1, sizeof src1);
-    cl_mem c = crumb_xe_buffer(&device, src0, sizeof src0), d = crumb_xe_buffer(&device, NULL, sizeof got);
-    crumb_xe_args(kernel, 0, "bbbb", a, b, c, d);
-    crumb_xe_run(&device, kernel, n, 1, 1, 1);
-    crumb_xe_read(&device, d, got, sizeof got);
-    if (memcmp(got, want, rows * n * sizeof *got) != 0) fail_msg("%s differs from DPAS", options);
-    clReleaseMemObject(a), clReleaseMemObject(b), clReleaseMemObject(c), clReleaseMemObject(d);
-    clReleaseKernel(kernel);
+    snprintf(name, sizeof name, "i8_%s_matrix_mad_k32", p->builtin);
+    snprintf(b_type, sizeof b_type, "%s%u", p->type, p->bits);
+    make_options(options, name, b_type, "int", n, rows);
+    check(options, n, src2, src1, src0, want, rows * n);
+}
+
+/* The same of floats of 16 bits: two operations per channel. */
+static void dpas_float(const float *src0, const uint32_t *src1, const uint16_t *src2, unsigned n, unsigned rows,
+                       float (*value)(uint16_t), float *dst) {
+    for (unsigned r = 0, k = 0; r < rows; r++) {
+        for (unsigned i = 0; i < n; i++) dst[r * n + i] = src0[r * n + i];
+        for (unsigned depth = 0; depth < 8; depth++, k += 2)
+            for (unsigned i = 0; i < n; i++)
+                for (unsigned j = 0; j < 2; j++)
+                    dst[r * n + i] += value((uint16_t)(src1[depth * n + i] >> (16 * j))) * value(src2[k + j]);
+    }
+}
+
+static void compare_float(bool f16, unsigned n, unsigned rows) {
+    uint32_t src1[MAX_DWORDS];
+    uint16_t src2[8 * 16];
+    float src0[MAX_DWORDS], want[MAX_DWORDS];
+    char options[300];
+    for (int i = 0; i < MAX_DWORDS; i++) {
+        float low = crumb_random_f32(&seed), high = crumb_random_f32(&seed);
+        src1[i] = f16 ? crumb_f32_to_f16(low) | (uint32_t)crumb_f32_to_f16(high) << 16
+                      : crumb_f32_to_bf16(low) | (uint32_t)crumb_f32_to_bf16(high) << 16;
+        src0[i] = crumb_random_f32(&seed);
+    }
+    for (int i = 0; i < 8 * 16; i++) {
+        float x = crumb_random_f32(&seed);
+        src2[i] = f16 ? crumb_f32_to_f16(x) : crumb_f32_to_bf16(x);
+    }
+    dpas_float(src0, src1, src2, n, rows, f16 ? crumb_f16_to_f32 : crumb_bf16_to_f32, want);
+    make_options(options, f16 ? "f16_f16_matrix_mad_k16" : "bf16_bf16_matrix_mad_k16", "int8", "float", n, rows);
+    check(options, n, src2, src1, src0, want, rows * n);
 }
 
 static void matrix_builtins_are_dpas(void **state) {
     (void)state;
     if (!device.sub_groups) skip();
-    for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++)
-        for (unsigned rows = 1; rows <= 8; rows *= 2) {
-            compare(&precisions[i], 16, rows);
-            compare(&precisions[i], 8, rows);
+    for (unsigned rows = 1; rows <= 8; rows *= 2)
+        for (unsigned n = 8; n <= 16; n *= 2) {
+            for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) compare(&precisions[i], n, rows);
+            compare_float(true, n, rows);
+            compare_float(false, n, rows);
         }
+    print_message("%zu builtins are DPAS\n", n_checked);
 }
 
 int main(void) {

@@ -19,6 +19,7 @@
 static crumb_xe_device device;
 static uint64_t seed = 20261121;
 static size_t n_compared;
+static bool small; /* CRUMB_XE_SMALL: for a simulator */
 
 static const int8_t codebook_of_255[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 127, -128, 113};
 static const uint32_t groups[] = {32, 0, 128, 16, 64, 0};
@@ -57,9 +58,9 @@ static void choose_params(const crumb_cl_kernel *kernel, uint32_t variant, crumb
     p->group = groups[variant % N_GROUPS];
     p->act = below(2) || !p->group ? CRUMB_ACT_ROW : CRUMB_ACT_GROUP;
     if (variant == 5) p->act = CRUMB_ACT_GROUP;
-    p->k = p->group ? p->group * (1 + below(p->group < 64 ? 40 : 6)) : 33 + below(700);
+    p->k = p->group ? p->group * (1 + below(small ? 3 : p->group < 64 ? 40 : 6)) : 33 + below(small ? 100 : 700);
     p->k = p->group == 16 ? (uint32_t)crumb_round_up(p->k, 32) : p->k;
-    p->m = 16 * (2 + below(5)) - below(16);
+    p->m = 16 * (2 + below(small ? 2 : 5)) - below(16);
     p->has_min = below(2);
     p->scales_f32 = below(2);
     if (p->group && below(3) == 0)
@@ -75,7 +76,8 @@ static void choose_params(const crumb_cl_kernel *kernel, uint32_t variant, crumb
 static void make_layer(const crumb_cl_kernel *kernel, uint32_t variant, layer *c) {
     crumb_trial_params p;
     choose_params(kernel, variant, &p);
-    *c = (layer){.kernel = kernel, .n = 1 + below(MAX_ROWS), .out_scale = below(2) ? 1.0f : 0.37f, .eps = 1e-5f};
+    *c = (layer){
+        .kernel = kernel, .n = 1 + below(small ? 9 : MAX_ROWS), .out_scale = below(2) ? 1.0f : 0.37f, .eps = 1e-5f};
     assert_int_equal(crumb_trial_create(&p, &seed, &c->trial, NULL), CRUMB_OK);
     if (kernel->max_n < MAX_ROWS && below(2)) c->n = 1 + below(kernel->max_n);
     c->n_tiles = (uint32_t)crumb_div_up(p.m, CRUMB_TILE_ROWS);
@@ -305,6 +307,7 @@ static void dpas_kernels_equal_reference(void **state) {
 
 int main(void) {
     const char *given = getenv("CRUMB_TEST_SEED");
+    small = getenv("CRUMB_XE_SMALL") != NULL;
     if (given) seed = strtoull(given, NULL, 10);
     if (!crumb_xe_open(&device)) {
         fprintf(stderr, "skipped: no OpenCL device\n");

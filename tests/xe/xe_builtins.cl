@@ -47,6 +47,41 @@ DEFINE_ALL(intel_sub_group_i8_u4_matrix_mad_k32, U4, uint4)
 DEFINE_ALL(intel_sub_group_i8_u8_matrix_mad_k32, U8, uint8)
 DEFINE_ALL(intel_sub_group_i8_i8_matrix_mad_k32, I8, int8)
 
+/* The same on floats of 16 bits: K is 16, D f32, and item n holds column n of B with two elements to a dword. Products
+ * are exact in f32; DPAS leaves open how their sum is rounded, which here is after each. */
+static float f16_value(ushort bits) {
+    return vload_half(0, (private const half *)&bits);
+}
+static float bf16_value(ushort bits) {
+    return as_float((uint)bits << 16);
+}
+
+#define DEFINE_FLOAT(name, value, a_one, a_type, d_type, rows, items, per)                                             \
+    d_type OVERLOAD name(a_type a, int8 b, d_type acc) {                                                               \
+        for (uint r = 0; r < (rows); r++) {                                                                            \
+            a_one own = ((const a_one *)&a)[r];                                                                        \
+            float sum = ((const float *)&acc)[r];                                                                      \
+            for (uint l = 0; l < (items); l++) {                                                                       \
+                uint bits = (uint)sub_group_broadcast(own, l);                                                         \
+                for (uint j = 0; j < (per); j++)                                                                       \
+                    sum += value((ushort)(bits >> (16 * j))) * value(((const ushort *)&b)[(per)*l + j]);               \
+            }                                                                                                          \
+            ((float *)&acc)[r] = sum;                                                                                  \
+        }                                                                                                              \
+        return acc;                                                                                                    \
+    }
+#define DEFINE_FLOATS(name, value)                                                                                     \
+    DEFINE_FLOAT(name, value, short, short, float, 1, 16, 1)                                                           \
+    DEFINE_FLOAT(name, value, short, short2, float2, 2, 16, 1)                                                         \
+    DEFINE_FLOAT(name, value, short, short4, float4, 4, 16, 1)                                                         \
+    DEFINE_FLOAT(name, value, short, short8, float8, 8, 16, 1)                                                         \
+    DEFINE_FLOAT(name, value, int, int, float, 1, 8, 2)                                                                \
+    DEFINE_FLOAT(name, value, int, int2, float2, 2, 8, 2)                                                              \
+    DEFINE_FLOAT(name, value, int, int4, float4, 4, 8, 2)                                                              \
+    DEFINE_FLOAT(name, value, int, int8, float8, 8, 8, 2)
+DEFINE_FLOATS(intel_sub_group_f16_f16_matrix_mad_k16, f16_value)
+DEFINE_FLOATS(intel_sub_group_bf16_bf16_matrix_mad_k16, bf16_value)
+
 /* 2D block loads: `rows` rows of a surface, zeros outside; item l gets column l, or columns 2l and 2l + 1 of bytes. */
 #define DEFINE_READ(name, type, rows)                                                                                  \
     void OVERLOAD intel_sub_group_2d_block_read_##name(global void *base, int width, int height, int pitch, int2 at,   \

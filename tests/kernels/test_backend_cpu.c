@@ -1,0 +1,117 @@
+/* What only the CPU backend has: tiers that agree to the bit, what its devices say, plans that wait for each other. */
+#include "cpu/kernels.h"
+#include "host/base/thread.h"
+#include "tests/kernels/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const crumb_backend *const backend = &crumb_backend_cpu;
+
+/* Every tier that this machine has computes what the scalar one does. */
+static void tiers_agree(void **state) {
+    (void)state;
+    static float expected[RIG_LOGITS], logits[RIG_LOGITS];
+    for (int type = CRUMB_KV_F16; type <= CRUMB_KV_Q8; type++) {
+        rig_params params = {backend, "cpu:scalar", CRUMB_ACT_GROUP, (crumb_kv_type)type, 2, 40};
+        rig_feed(&params, 40, expected);
+        for (crumb_isa isa = CRUMB_ISA_AVX2; isa < CRUMB_ISA_COUNT; isa++) {
+            if (!crumb_isa_available(isa)) continue;
+            char target[32];
+            snprintf(target, sizeof target, "cpu:%s", crumb_isa_name(isa));
+            params.target = target;
+            rig_feed(&params, 40, logits);
+            assert_memory_equal(logits, expected, sizeof logits);
+        }
+    }
+}
+
+static void devices_say_what_they_are(void **state) {
+    (void)state;
+    crumb_device *d;
+    crumb_device_info info;
+    crumb_device_params params = {.target = "cpu:scalar", .n_threads = 3};
+    rig_ok(backend->device.open(&params, &d, &rig_error));
+    backend->device.get_info(d, &info);
+    assert_string_equal(info.name, "cpu");
+    assert_string_equal(info.target, "scalar");
+    assert_int_equal(info.n_threads, 3);
+    assert_true(info.host_memory && info.memory_bytes > info.memory_free_bytes && strlen(info.detail) > 0);
+    backend->device.close(d);
+    params.target = "cpu:sse9";
+    assert_int_equal(backend->device.open(&params, &d, &rig_error), CRUMB_ERR_ARGUMENT);
+    params.target = "gpu";
+    assert_int_equal(backend->device.open(&params, &d, &rig_error), CRUMB_ERR_ARGUMENT);
+    params = (crumb_device_params){.n_threads = 100000};
+    assert_int_equal(backend->device.open(&params, &d, &rig_error), CRUMB_ERR_ARGUMENT);
+    params.n_threads = 1;
+    rig_ok(backend->device.open(&params, &d, &rig_error));
+    crumb_kv_cache *kv;
+    uint64_t n_bytes;
+    crumb_kv_params large = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, CRUMB_KV_F16};
+    assert_int_equal(backend->device.kv_create(d, &large, &kv, &n_bytes, &rig_error), CRUMB_ERR_MEMORY);
+    large.type = CRUMB_KV_Q8;
+    assert_int_equal(backend->device.kv_create(d, &large, &kv, &n_bytes, &rig_error), CRUMB_ERR_MEMORY);
+    large.type = (crumb_kv_type)2;
+    assert_int_equal(backend->device.kv_create(d, &large, &kv, &n_bytes, &rig_error), CRUMB_ERR_ARGUMENT);
+    assert_int_equal(backend->device.kv_create(d, &(crumb_kv_params){0}, &kv, &n_bytes, &rig_error),
+                     CRUMB_ERR_ARGUMENT);
+    backend->device.close(d);
+}
+
+/* ---- rendezvous -------------------------------------------------------------------------------------------- */
+
+/* Two plans on two devices that wait for each other in turn, as the halves of a split matrix do. */
+typedef struct half {
+    crumb_device *device;
+    crumb_plan *plan;
+    crumb_status status;
+} half;
+
+static uint32_t flags[2];
+enum { EXCHANGES = 200 };
+
+static void open_half(half *h, int index) {
+    crumb_op ops[4] = {{.kind = CRUMB_OP_SIGNAL}, {.kind = CRUMB_OP_WAIT}};
+    ops[0].rendezvous.flag = &flags[index];
+    ops[1].rendezvous.flag = &flags[1 - index];
+    rig_ok(backend->device.open(&(crumb_device_params){.n_threads = 1 + index}, &h->device, &rig_error));
+    rig_ok(backend->plan.record(h->device, &(crumb_plan_desc){.ops = ops, .n_ops = 2, .max_rows = 1}, &h->plan,
+                                &rig_error));
+}
+
+static void exchange(void *arg) {
+    half *h = arg;
+    for (int i = 0; i < EXCHANGES && h->status == CRUMB_OK; i++)
+        h->status = backend->plan.replay(h->plan, &(crumb_row){0}, 1, NULL);
+}
+
+static void plans_wait_for_each_other(void **state) {
+    (void)state;
+    half halves[2] = {{0}, {0}};
+    crumb_thread *thread;
+    for (int i = 0; i < 2; i++) open_half(&halves[i], i);
+    rig_ok(crumb_thread_start(exchange, &halves[1], &thread, &rig_error));
+    exchange(&halves[0]);
+    crumb_thread_join(thread);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(halves[i].status, CRUMB_OK);
+        assert_int_equal(flags[i], EXCHANGES);
+        backend->plan.destroy(halves[i].plan);
+        backend->device.close(halves[i].device);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiers_agree),
+        cmocka_unit_test(devices_say_what_they_are),
+        cmocka_unit_test(plans_wait_for_each_other),
+    };
+    return cmocka_run_group_tests_name("backend_cpu", tests, NULL, NULL);
+}
