@@ -125,6 +125,7 @@ dense_matrix(global const crumb_batch *batch, uint on_outputs, uint k, global co
 #else
     d_rows totals[TILES];
     sum_slice(terms, own, 0, slice_begin(1, n_blocks), totals);
+#pragma unroll 1 /* else registers of sub-groups of 8 do not suffice */
     for (uint s = 1; s < SLICES; s++) {
         sum_slice(terms, own, slice_begin(s, n_blocks), slice_begin(s + 1, n_blocks), sums);
         UR for (uint j = 0; j < TILES; j++) totals[j] += sums[j];
