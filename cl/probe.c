@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LOCAL = 64, LAUNCHES = 32, MAX_ROUNDS = 1 << 20, N_PEAKS = 3, CHAINS = 8, VECTOR = 16, LINE = 4, PAGE = 256 };
+enum { LOCAL = 64, LAUNCHES = 32, MAX_ROUNDS = 1 << 20, N_PEAKS = 3, VECTOR = 16, PAGE = 256 };
 
 struct crumb_cl_probe {
     crumb_device *d;
@@ -29,8 +29,9 @@ double crumb_cl_event_ns(cl_event first, cl_event last) {
 /* ---- launching ----------------------------------------------------------------------------------------------- */
 
 /* Launches `count` times and waits. *ns: from the first one's begin to the last one's end. */
-static cl_int launch(const crumb_cl_probe *p, cl_kernel kernel, size_t groups, uint32_t count, double *ns) {
-    const size_t local = LOCAL, global = groups * local;
+static cl_int launch(const crumb_cl_probe *p, cl_kernel kernel, size_t groups, size_t local, uint32_t count,
+                     double *ns) {
+    const size_t global = groups * local;
     cl_event first = NULL, last = NULL;
     cl_int code = CL_SUCCESS;
     for (uint32_t i = 0; i < count && code == CL_SUCCESS; i++) {
@@ -48,6 +49,11 @@ static cl_int launch(const crumb_cl_probe *p, cl_kernel kernel, size_t groups, u
 static size_t fill_groups(const crumb_cl_probe *p) {
     const size_t units = (size_t)(p->d->facts.units ? p->d->facts.units : 1);
     return units * (p->d->facts.is_gpu ? 16 : 4);
+}
+
+/* Memory: side by side on a GPU; on a processor each item reads pages of its own, as vectors of what it finds there. */
+static cl_int read_all(const crumb_cl_probe *p, double *ns) {
+    return launch(p, p->read, fill_groups(p), p->d->facts.is_gpu ? LOCAL : 1, 1, ns);
 }
 
 static cl_int set_u32(cl_kernel kernel, cl_uint index, uint32_t value) {
@@ -74,7 +80,7 @@ static crumb_status fill(crumb_cl_probe *p, crumb_error *err) {
     CRUMB_TRY(crumb_cl_kernel_create(d, "probe.cl", "", "probe_fill", &kernel, err));
     cl_int code = crumb_cl_set_memory(d, kernel, 0, &p->memory);
     if (code == CL_SUCCESS) code = set_u32(kernel, 1, (uint32_t)(p->n_bytes / VECTOR));
-    if (code == CL_SUCCESS) code = launch(p, kernel, fill_groups(p), 1, &ns);
+    if (code == CL_SUCCESS) code = launch(p, kernel, fill_groups(p), LOCAL, 1, &ns);
     clReleaseKernel(kernel);
     return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, d->label, "filling memory", code);
 }
@@ -90,7 +96,7 @@ static crumb_status set_up(crumb_cl_probe *p, crumb_error *err) {
     CRUMB_TRY(crumb_cl_kernel_create(d, "probe.cl", "", "probe_empty", &p->empty, err));
     cl_int code = crumb_cl_set_memory(d, p->read, 0, &p->memory);
     if (code == CL_SUCCESS) code = set_u32(p->read, 1, (uint32_t)(p->n_bytes / VECTOR));
-    if (code == CL_SUCCESS) code = set_u32(p->read, 2, d->facts.has_sub_groups ? LINE : PAGE);
+    if (code == CL_SUCCESS) code = set_u32(p->read, 2, d->facts.is_gpu ? 1 : PAGE);
     if (code == CL_SUCCESS) code = crumb_cl_set_memory(d, p->read, 3, &p->out);
     if (code == CL_SUCCESS) code = crumb_cl_set_memory(d, p->empty, 0, &p->out);
     return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, d->label, "a probe", code);
@@ -127,28 +133,33 @@ void crumb_cl_probe_destroy(crumb_cl_probe *p) {
 
 double crumb_cl_probe_read(crumb_cl_probe *p) {
     double ns;
-    launch(p, p->read, fill_groups(p), 1, &ns);
+    read_all(p, &ns);
     return ns > 0 ? (double)p->n_bytes / ns : 0;
 }
 
 double crumb_cl_probe_launch(crumb_cl_probe *p) {
     double ns;
-    launch(p, p->empty, 1, LAUNCHES, &ns);
+    launch(p, p->empty, 1, LOCAL, LAUNCHES, &ns);
     return ns / LAUNCHES;
 }
 
 crumb_status crumb_cl_probe_flush(crumb_cl_probe *p, crumb_error *err) {
     double ns;
-    const cl_int code = launch(p, p->read, fill_groups(p), 1, &ns);
+    const cl_int code = read_all(p, &ns);
     return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, p->d->label, "reading memory", code);
+}
+
+/* Sums that an item keeps at once: what hides latency, and still lies in registers. */
+static uint32_t chains_of(const crumb_cl_probe *p, int peak) {
+    return p->d->facts.is_gpu && peak < 2 ? 8 : 4; /* those of matrix instructions are 8 registers each */
 }
 
 static cl_kernel dot_kernel(crumb_cl_probe *p, int peak) {
     char options[96];
     crumb_device *d = p->d;
     if (p->dot[peak]) return p->dot[peak];
-    snprintf(options, sizeof options, "%s-D PEAK=%d -D SUB_GROUP=%u", peak ? "-cl-std=CL3.0 " : "", peak,
-             peak == 2 ? crumb_cl_device_most(d).sub_group : 0);
+    snprintf(options, sizeof options, "%s-D PEAK=%d -D SUB_GROUP=%u -D CHAINS=%u", peak ? "-cl-std=CL3.0 " : "", peak,
+             peak == 2 ? crumb_cl_device_most(d).sub_group : 0, chains_of(p, peak));
     if (crumb_cl_kernel_create(d, "probe.cl", options, "probe_dot", &p->dot[peak], NULL) != CRUMB_OK)
         return p->dot[peak] = NULL;
     return crumb_cl_set_memory(d, p->dot[peak], 1, &p->out) == CL_SUCCESS ? p->dot[peak] : NULL;
@@ -164,10 +175,10 @@ double crumb_cl_probe_dot(crumb_cl_probe *p, crumb_cl_rung rung) {
     if (!kernel) return 0;
     for (bool known = *rounds != 0; !known || ns == 0;) {
         if (!known) *rounds = *rounds ? *rounds * 4 : 64;
-        if (set_u32(kernel, 0, *rounds) != CL_SUCCESS || launch(p, kernel, fill_groups(p), 1, &ns) != CL_SUCCESS)
+        if (set_u32(kernel, 0, *rounds) != CL_SUCCESS || launch(p, kernel, fill_groups(p), LOCAL, 1, &ns) != CL_SUCCESS)
             return 0;
         if (ns == 0) return 0;
         known = known || ns >= enough_ns || *rounds >= MAX_ROUNDS;
     }
-    return items * operations * CHAINS * *rounds / ns;
+    return items * operations * chains_of(p, peak) * *rounds / ns;
 }

@@ -163,11 +163,15 @@ static void set_quantize(const crumb_cl_solo *s, args *a) {
     arg_local(a, sizeof(int32_t) * (n_groups + (x->row_scale ? 1 : n_groups)));
 }
 
+static cl_command_queue queue_of(const crumb_cl_solo *s) {
+    return s->d->profiling ? s->d->profiling : s->d->queue;
+}
+
 static crumb_status enqueue(const crumb_cl_solo *s, const args *a, const size_t groups[2], size_t local,
                             cl_event *event, crumb_error *err) {
     const size_t global[2] = {groups[0] * local, groups[1]}, locals[2] = {local, 1};
     if (a->code != CL_SUCCESS) return crumb_cl_fail(err, s->d->label, "a kernel's arguments", a->code);
-    const cl_int code = clEnqueueNDRangeKernel(s->d->profiling, a->kernel, 2, NULL, global, locals, 0, NULL, event);
+    const cl_int code = clEnqueueNDRangeKernel(queue_of(s), a->kernel, 2, NULL, global, locals, 0, NULL, event);
     return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, s->d->label, "starting a kernel", code);
 }
 
@@ -208,7 +212,7 @@ crumb_status crumb_cl_solo_run(crumb_cl_solo *s, const crumb_cl_variant *v, bool
     crumb_status status = quantizes ? run_quantize(s, v, &use, &first, err) : CRUMB_OK;
     if (quantizes) s->q_order = 0;
     if (status == CRUMB_OK) status = run_linear(s, v, &use, &last, err);
-    code = clFinish(s->d->profiling);
+    code = clFinish(queue_of(s));
     *ns = crumb_cl_event_ns(first ? first : last, last);
     if (status == CRUMB_OK && code != CL_SUCCESS) status = crumb_cl_fail(err, s->d->label, "running a kernel", code);
     return status;

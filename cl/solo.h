@@ -22,7 +22,7 @@ void crumb_cl_solo_destroy(crumb_cl_solo *s);
 crumb_cl_linear crumb_cl_solo_use(const crumb_matrix *w, const crumb_trial_params *params, uint32_t x);
 
 /* Runs a variant that fits and waits. `whole`: quantizing before it, where the kernel does not do that itself. *ns: how
- * long that took by the driver's clock; 0: it does not say. d->profiling is there. */
+ * long that took by the driver's clock; 0: it does not say. */
 crumb_status crumb_cl_solo_run(crumb_cl_solo *s, const crumb_cl_variant *v, bool whole, double *ns, crumb_error *err);
 /* y [n][m], as the last run left it. */
 crumb_status crumb_cl_solo_read(crumb_cl_solo *s, float *y, crumb_error *err);

@@ -10,12 +10,15 @@
  *
  *     out     one uint, which is written only where the result is one that cannot be expected
  *
- * Work-groups: any number of 64 items.
+ * Work-groups: any number, of 64 items; of any number of items for probe_read.
  * Options: -D PEAK=0|1|2   dot products in plain C, of cl_khr_integer_dot_product, or Intel's matrix instructions
  *          -D SUB_GROUP=16|8   with PEAK=2
+ *          -D CHAINS=n   sums that an item keeps at once
  * Operations of a dot product, per item: 8; with PEAK=2 512 (8 rows x 32 k, multiplied and added). */
-#define CHAINS   8
 #define UNLIKELY 0x5bd1e995u
+#ifndef CHAINS
+#define CHAINS 1
+#endif
 #ifndef PEAK
 #define PEAK 0
 #endif

@@ -62,7 +62,7 @@ class OpenCl(CommandTest):
             self.assertIn("again: crumb kernels test --device gpu0 --filter " + KERNEL, result["kernels"][0]["failure"])
         skipped = crumb("kernels", "test", "--backend", "cl", "--filter", "gemm_u2_16x128__dpas16")
         self.assertEqual(skipped.returncode, 1)
-        self.assertIn("skipped", skipped.stdout)
+        self.assertRegex(skipped.stdout, "skipped +it needs matrix instructions")
 
     def test_perf_measures_the_device(self):
         run = ["kernels", "perf", *SMALL, "--rounds", "2"]
@@ -95,6 +95,8 @@ class OpenCl(CommandTest):
         self.assertEqual(imported, "1 measurements imported\n")
         run = ["run", "-m", MODEL, "--device", "gpu0", "-n", "12", "--temp", "0", "-p", "Once upon a time"]
         tuned = self.succeeds(*run, "-v", "--tuning", self.database)
+        plan = next(line for line in tuned.stderr.splitlines() if "a plan for 1 rows is " in line)
+        self.assertIn(KERNEL, plan)
         self.assertEqual(tuned.stdout, self.succeeds(*run, "--tuning", "none").stdout)
 
     def test_report(self):

@@ -74,6 +74,10 @@ crumb_status kernels_test_one(const kernels_choice *c, size_t kernel, uint64_t s
 
 static void report(test_state *t, const crumb_kernel_info *info, const char *verdict, uint64_t n_values,
                    const char *failure) {
+    if (!t->entries && !info->available) {
+        cli_print("%-28s %-8s %s\n", info->name, verdict, info->why_not);
+        return;
+    }
     if (!t->entries) {
         cli_print("%-28s %-8s %llu values\n", info->name, verdict, (unsigned long long)n_values);
         if (*failure) cli_print("  %s\n", failure);
@@ -84,6 +88,7 @@ static void report(test_state *t, const crumb_kernel_info *info, const char *ver
     json_add_text(entry, "verdict", verdict);
     json_add_u64(entry, "values", n_values);
     if (*failure) json_add_text(entry, "failure", failure);
+    if (!info->available) json_add_text(entry, "why_not", info->why_not);
     cJSON_AddItemToArray(t->entries, entry);
 }
 
@@ -93,7 +98,7 @@ static crumb_status test_all(test_state *t, crumb_error *err) {
         if (!kernels_selected(&t->choice, &info) || info.bits == 0) continue;
         if (!info.available) {
             t->n_skipped++;
-            report(t, &info, "skipped", 0, info.why_not);
+            report(t, &info, "skipped", 0, "");
             continue;
         }
         uint64_t n_values;
