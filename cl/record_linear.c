@@ -204,12 +204,6 @@ static bool may_fuse(const crumb_cl_recorder *r, const crumb_op *op, uint32_t fi
     return true;
 }
 
-/* One row on a GPU: a launch less counts more than quantizing the row once for each work-group (Georganas, III-E:
- * "best for N = 1"). A processor's work-groups come one after the other. */
-static bool fuses_untuned(const crumb_cl_recorder *r, uint32_t rows) {
-    return rows == 1 && r->p->device->facts.is_gpu && !r->p->device->facts.is_cpu;
-}
-
 /* The kernel for n parts from `first` on, which are alike: the one that was measured to be fastest for the first of
  * them, else that of the highest rank. */
 static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
@@ -218,6 +212,7 @@ static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint3
     const crumb_device *d = r->p->device;
     const crumb_matrix *w = op->linear.part[first].w;
     const uint32_t rows = crumb_cl_most_rows(r);
+    const bool may = may_fuse(r, op, first, n, norm, gated);
     bool tuned;
     *use = (crumb_cl_linear){.w = w,
                              .act = op->linear.act,
@@ -229,16 +224,8 @@ static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint3
                              .x = 8,
                              .input = norm != NULL};
     CRUMB_TRY(crumb_cl_tuned_find(d, use, rows, out, &tuned, err));
-    if (tuned && (use->x == 8 || may_fuse(r, op, first, n, norm, gated))) return CRUMB_OK;
-    const crumb_cl_kernel *row = NULL;
-    use->x = 32;
-    if (fuses_untuned(r, rows) && may_fuse(r, op, first, n, norm, gated))
-        row = crumb_cl_linear_select(use, rows, &d->ladder);
-    if (!row) {
-        use->x = 8;
-        row = crumb_cl_linear_select(use, rows, &d->ladder);
-    }
-    if (row) return crumb_cl_variant_of(row, out), CRUMB_OK;
+    if (tuned && (use->x == 8 || may)) return CRUMB_OK;
+    if (crumb_cl_untuned(d, use, rows, may, out)) return CRUMB_OK;
     return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s has no kernel for %s weights, %u x %u, in groups of %u", d->label,
                       crumb_type_get_info(w->type)->name, w->m, w->k, w->group);
 }

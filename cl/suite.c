@@ -85,13 +85,26 @@ static bool takes(const crumb_kernel_machine *m, size_t kernel, const crumb_kern
     return m && works(crumb_cl_suite_row(kernel), "", p, &m->most);
 }
 
-static size_t chosen(const crumb_kernel_machine *m, const crumb_kernel_problem *p) {
-    if (!m || p->act == CRUMB_ACT_F32 || !crumb_problem_fits(p)) return SIZE_MAX;
+/* The row that a plan takes, and how; NULL: none. */
+static const crumb_cl_kernel *choose(const crumb_kernel_machine *m, const crumb_kernel_problem *p,
+                                     crumb_cl_variant *out) {
+    if (!m || p->act == CRUMB_ACT_F32 || !crumb_problem_fits(p)) return NULL;
     const crumb_matrix w = crumb_problem_matrix(p);
     const crumb_trial_params params = crumb_problem_trial(p);
-    const crumb_cl_linear use = crumb_cl_solo_use(&w, &params, 8);
-    const crumb_cl_kernel *row = crumb_cl_linear_select(&use, p->n, &m->d->ladder);
+    crumb_cl_linear use = crumb_cl_solo_use(&w, &params, 8);
+    return crumb_cl_untuned(m->d, &use, p->n, true, out);
+}
+
+static size_t chosen(const crumb_kernel_machine *m, const crumb_kernel_problem *p) {
+    crumb_cl_variant v;
+    const crumb_cl_kernel *row = choose(m, p, &v);
     return row ? (size_t)(row - crumb_cl_suite_row(0)) : SIZE_MAX;
+}
+
+static void chosen_knobs(const crumb_kernel_machine *m, const crumb_kernel_problem *p, char knobs[CRUMB_KNOBS_BYTES]) {
+    crumb_cl_variant v;
+    const crumb_cl_kernel *row = choose(m, p, &v);
+    snprintf(knobs, CRUMB_KNOBS_BYTES, "%s", row && row->x == 0 && v.x == 32 ? "fused=1" : "");
 }
 
 /* ---- settings ------------------------------------------------------------------------------------------------ */
@@ -132,6 +145,7 @@ const crumb_kernel_suite crumb_kernel_suite_cl = {.backend = "cl",
                                                   .info = info,
                                                   .takes = takes,
                                                   .chosen = chosen,
+                                                  .chosen_knobs = chosen_knobs,
                                                   .n_settings = n_settings,
                                                   .setting = setting,
                                                   .setting_takes = setting_takes,

@@ -62,3 +62,24 @@ crumb_status crumb_cl_tuned_find(const crumb_device *d, crumb_cl_linear *use, ui
     if (*found) use->x = out->x;
     return CRUMB_OK;
 }
+
+/* One row on a GPU: a launch less counts more than quantizing the row once for each work-group (Georganas, III-E:
+ * "best for N = 1"). A processor's work-groups come one after the other. */
+static bool fuses(const crumb_device *d, uint32_t n) {
+    return n == 1 && d->facts.is_gpu && !d->facts.is_cpu;
+}
+
+const crumb_cl_kernel *crumb_cl_untuned(const crumb_device *d, crumb_cl_linear *use, uint32_t n, bool may_fuse,
+                                        crumb_cl_variant *out) {
+    const crumb_cl_kernel *row = NULL;
+    use->x = 32;
+    if (may_fuse && fuses(d, n)) row = crumb_cl_linear_select(use, n, &d->ladder);
+    if (!row) {
+        use->x = 8;
+        row = crumb_cl_linear_select(use, n, &d->ladder);
+    }
+    if (!row) return NULL;
+    crumb_cl_variant_of(row, out);
+    out->x = use->x;
+    return row;
+}

@@ -13,4 +13,9 @@ void crumb_cl_tuned_identify(const crumb_device *d, char device[96], char target
 crumb_status crumb_cl_tuned_find(const crumb_device *d, crumb_cl_linear *use, uint32_t n, crumb_cl_variant *out,
                                  bool *found, crumb_error *err);
 
+/* What a plan takes when nothing is tuned; use->x becomes the variant's. `may_fuse`: the kernel may read its input
+ * while results are written. NULL: nothing fits. */
+const crumb_cl_kernel *crumb_cl_untuned(const crumb_device *d, crumb_cl_linear *use, uint32_t n, bool may_fuse,
+                                        crumb_cl_variant *out);
+
 #endif

@@ -274,6 +274,6 @@ typedef struct crumb_module {
 } crumb_module;
 
 #define CRUMB_MODULE_SYMBOL "crumb_module_entry"
-enum { CRUMB_MODULE_INTERFACE = 3 };
+enum { CRUMB_MODULE_INTERFACE = 4 };
 
 #endif

@@ -83,6 +83,9 @@ struct crumb_kernel_suite {
     bool (*takes)(const crumb_kernel_machine *machine, size_t kernel, const crumb_kernel_problem *problem);
     /* The kernel that a plan takes for a problem when nothing is tuned; SIZE_MAX: none. */
     size_t (*chosen)(const crumb_kernel_machine *machine, const crumb_kernel_problem *problem);
+    /* The knobs that it takes it with. NULL: "". */
+    void (*chosen_knobs)(const crumb_kernel_machine *machine, const crumb_kernel_problem *problem,
+                         char knobs[CRUMB_KNOBS_BYTES]);
 
     /* Settings of a kernel change its speed and not its results. Number 0 is the default, and prints as "". */
     size_t (*n_settings)(const crumb_kernel_machine *machine, size_t kernel);

@@ -63,18 +63,21 @@ static void show_progress(const tuner *t) {
 
 /* ---- candidates -------------------------------------------------------------------------------------------- */
 
-static crumb_status add_candidate(tuner *t, size_t kernel, size_t number, crumb_error *err) {
+/* One of a kernel's settings, where it is not the default and works for the problem. */
+static crumb_status add_candidate(tuner *t, size_t kernel, const char *knobs, crumb_error *err) {
+    const crumb_kernel_suite *suite = t->choice->suite;
+    const bool standard = t->n > 0 && t->candidates[0].kernel == kernel && strcmp(t->candidates[0].knobs, knobs) == 0;
+    if (standard || (suite->setting_takes && !suite->setting_takes(t->choice->machine, kernel, knobs, t->problem)))
+        return CRUMB_OK;
     if ((t->n & (t->n - 1)) == 0) { /* full at powers of two */
         size_t capacity = t->n ? 2 * t->n : 1;
         candidate *grown = realloc(t->candidates, capacity * sizeof *grown);
         if (!grown) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu candidates", capacity);
         t->candidates = grown;
     }
-    const crumb_kernel_suite *suite = t->choice->suite;
     candidate *c = &t->candidates[t->n++];
     *c = (candidate){.kernel = kernel, .ratio = 1};
-    suite->setting(t->choice->machine, kernel, number, c->knobs);
-    if (suite->setting_takes && !suite->setting_takes(t->choice->machine, kernel, c->knobs, t->problem)) t->n--;
+    snprintf(c->knobs, sizeof c->knobs, "%s", knobs);
     return CRUMB_OK;
 }
 
@@ -101,18 +104,24 @@ static void shuffle(tuner *t, uint64_t random) {
 }
 
 static crumb_status list_candidates(tuner *t, crumb_error *err) {
+    const crumb_kernel_suite *suite = t->choice->suite;
+    const crumb_kernel_machine *machine = t->choice->machine;
     const size_t standard = kernels_chosen(t->choice, t->problem);
+    char knobs[CRUMB_KNOBS_BYTES] = "";
     uint64_t random = crumb_now_ns() | 1;
     if (standard == SIZE_MAX) return CRUMB_OK;
-    CRUMB_TRY(add_candidate(t, standard, 0, err));
-    for (size_t i = 0; i < t->choice->suite->n_kernels(); i++) {
+    if (suite->chosen_knobs) suite->chosen_knobs(machine, t->problem, knobs);
+    CRUMB_TRY(add_candidate(t, standard, knobs, err));
+    for (size_t i = 0; i < suite->n_kernels(); i++) {
         if (!worth_trying(t, i)) continue;
-        for (size_t j = i == standard ? 1 : 0; j < t->choice->suite->n_settings(t->choice->machine, i); j++) {
+        for (size_t j = 0; j < suite->n_settings(machine, i); j++) {
             random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
-            if ((double)(random >> 11) * 0x1p-53 < t->choice->options->fraction) CRUMB_TRY(add_candidate(t, i, j, err));
+            if ((double)(random >> 11) * 0x1p-53 >= t->choice->options->fraction) continue;
+            suite->setting(machine, i, j, knobs);
+            CRUMB_TRY(add_candidate(t, i, knobs, err));
         }
     }
-    if (t->choice->suite->compiles) shuffle(t, random);
+    if (suite->compiles) shuffle(t, random);
     t->n_alive = t->n > 1 ? t->n : 0;
     return CRUMB_OK;
 }
@@ -233,6 +242,7 @@ static crumb_status search(tuner *t, crumb_error *err) {
     if (t->n_alive == 0) return CRUMB_OK;
     snprintf(t->outcome->best.kernel, sizeof t->outcome->best.kernel, "%s",
              kernels_info(t->choice, t->candidates[0].kernel).name);
+    snprintf(t->outcome->best.knobs, sizeof t->outcome->best.knobs, "%s", t->candidates[0].knobs);
     if (!t->choice->options->again) CRUMB_TRY(crumb_tuning_each(t->db, &t->key, mark_known, t, err));
     if (t->n_alive > 1) {
         CRUMB_TRY(drop_wrong(t, err));
