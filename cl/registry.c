@@ -6,36 +6,93 @@
 #include <string.h>
 
 static const crumb_cl_kernel kernels[] = {
-#define CRUMB_CL_KERNEL(name, op, file, entry, options, local_size)                                                    \
-    {name, CRUMB_CL_##op, file, entry, options, local_size, CRUMB_CL_PORTABLE, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-#define CRUMB_CL_LINEAR(name, rung, bits, codebook, x, x_bits, sub_group, registers, tiles, tokens, local_size, max_n, \
-                        rank, file, entry, options)                                                                    \
-    {name,   CRUMB_CL_LINEAR, file, entry,  options,   local_size, CRUMB_CL_##rung,                                    \
-     bits,   codebook,        x,    x_bits, sub_group, registers,  tiles,                                              \
-     tokens, max_n,           rank, 0,      0},
-#define CRUMB_CL_DENSE(name, type, sub_group, rows, tokens, max_n, rank, options)                                      \
-    {name,                                                                                                             \
-     CRUMB_CL_DENSE_MATRIX,                                                                                            \
-     "dense_matrix.cl",                                                                                                \
-     "dense_matrix",                                                                                                   \
-     options,                                                                                                          \
-     8 * sub_group,                                                                                                    \
-     CRUMB_CL_DPAS_I8,                                                                                                 \
-     0,                                                                                                                \
-     false,                                                                                                            \
-     0,                                                                                                                \
-     0,                                                                                                                \
-     sub_group,                                                                                                        \
-     128,                                                                                                              \
-     0,                                                                                                                \
-     tokens,                                                                                                           \
-     max_n,                                                                                                            \
-     rank,                                                                                                             \
-     type,                                                                                                             \
-     rows},
+#define CRUMB_CL_KERNEL(name_, op_, file_, entry_, options_, local_size_)                                              \
+    {.name = name_,                                                                                                    \
+     .op = CRUMB_CL_##op_,                                                                                             \
+     .file = file_,                                                                                                    \
+     .entry = entry_,                                                                                                  \
+     .options = options_,                                                                                              \
+     .local_size = local_size_},
+#define CRUMB_CL_LINEAR(name_, rung_, bits_, codebook_, sub_group_, tiles_, tokens_, slices_, max_n_, rank_, options_) \
+    {.name = name_,                                                                                                    \
+     .op = CRUMB_CL_LINEAR,                                                                                            \
+     .file = "linear.cl",                                                                                              \
+     .entry = "linear",                                                                                                \
+     .options = options_ " -D TOKENS=" #tokens_ " -D SLICES=" #slices_ " -D TILES=" #tiles_,                           \
+     .local_size = CRUMB_TILE_ROWS * (slices_),                                                                        \
+     .rung = CRUMB_CL_##rung_,                                                                                         \
+     .bits = bits_,                                                                                                    \
+     .codebook = codebook_,                                                                                            \
+     .x_bits = bits_,                                                                                                  \
+     .sub_group = sub_group_,                                                                                          \
+     .registers = 128,                                                                                                 \
+     .tiles = tiles_,                                                                                                  \
+     .tokens = tokens_,                                                                                                \
+     .max_n = max_n_,                                                                                                  \
+     .rank = rank_},
+#define CRUMB_CL_GEMV(name_, bits_, x_bits_, x_pairs_, sub_group_, registers_, tiles_, tokens_, slices_, step_,        \
+                      max_n_, rank_)                                                                                   \
+    {.name = name_,                                                                                                    \
+     .op = CRUMB_CL_LINEAR,                                                                                            \
+     .file = "gemv.cl",                                                                                                \
+     .entry = "linear",                                                                                                \
+     .options = "-cl-std=CL3.0 -D X_ORDER=" #x_bits_ " -D X_PAIRS=" #x_pairs_ " -D SUB_GROUP=" #sub_group_             \
+                " -D TN=" #tiles_ " -D TOKENS=" #tokens_ " -D SLICES=" #slices_ " -D STEP=" #step_,                    \
+     .local_size = (sub_group_) * (slices_),                                                                           \
+     .form = CRUMB_CL_GEMV,                                                                                            \
+     .rung = CRUMB_CL_DPAS,                                                                                            \
+     .bits = bits_,                                                                                                    \
+     .x_bits = x_bits_,                                                                                                \
+     .x_pairs = x_pairs_,                                                                                              \
+     .sub_group = sub_group_,                                                                                          \
+     .registers = registers_,                                                                                          \
+     .tiles = tiles_,                                                                                                  \
+     .tokens = tokens_,                                                                                                \
+     .step = step_,                                                                                                    \
+     .max_n = max_n_,                                                                                                  \
+     .rank = rank_},
+#define CRUMB_CL_GEMM(name_, bits_, x_bits_, in_registers_, registers_, tm_, tn_, slices_, ahead_, min_n_, max_n_,     \
+                      rank_)                                                                                           \
+    {.name = name_,                                                                                                    \
+     .op = CRUMB_CL_LINEAR,                                                                                            \
+     .file = "gemm.cl",                                                                                                \
+     .entry = "linear",                                                                                                \
+     .options = "-cl-std=CL3.0 -D X_ORDER=" #x_bits_ " -D TM=" #tm_ " -D TN=" #tn_ " -D SLICES=" #slices_              \
+                " -D AHEAD=" #ahead_ " -D IN_REGISTERS=" #in_registers_,                                               \
+     .local_size = CRUMB_TILE_ROWS * (slices_),                                                                        \
+     .form = CRUMB_CL_GEMM,                                                                                            \
+     .rung = CRUMB_CL_DPAS,                                                                                            \
+     .bits = bits_,                                                                                                    \
+     .x = (in_registers_) ? 32 : 0,                                                                                    \
+     .x_bits = x_bits_,                                                                                                \
+     .sub_group = 16,                                                                                                  \
+     .registers = registers_,                                                                                          \
+     .tiles = (tn_) * (slices_),                                                                                       \
+     .tokens = 8 * (tm_),                                                                                              \
+     .step = 4,                                                                                                        \
+     .min_n = min_n_,                                                                                                  \
+     .max_n = max_n_,                                                                                                  \
+     .rank = rank_},
+#define CRUMB_CL_DENSE(name_, type_, sub_group_, rows_, tokens_, max_n_, rank_, options_)                              \
+    {.name = name_,                                                                                                    \
+     .op = CRUMB_CL_DENSE_MATRIX,                                                                                      \
+     .file = "dense_matrix.cl",                                                                                        \
+     .entry = "dense_matrix",                                                                                          \
+     .options = options_,                                                                                              \
+     .local_size = 8 * (sub_group_),                                                                                   \
+     .rung = CRUMB_CL_DPAS_I8,                                                                                         \
+     .sub_group = sub_group_,                                                                                          \
+     .registers = 128,                                                                                                 \
+     .tokens = tokens_,                                                                                                \
+     .max_n = max_n_,                                                                                                  \
+     .rank = rank_,                                                                                                    \
+     .type = type_,                                                                                                    \
+     .rows = rows_},
 #include "cl/kernels.def"
 #undef CRUMB_CL_KERNEL
 #undef CRUMB_CL_LINEAR
+#undef CRUMB_CL_GEMV
+#undef CRUMB_CL_GEMM
 #undef CRUMB_CL_DENSE
 };
 enum { N_KERNELS = sizeof kernels / sizeof kernels[0] };
@@ -98,17 +155,59 @@ bool crumb_cl_linear_joins(const crumb_matrix *a, const crumb_matrix *b) {
            (!a->codebook || memcmp(a->codebook, b->codebook, CRUMB_CODEBOOK_ENTRIES) == 0);
 }
 
-uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
-    if (use->x == 8) return sizeof(int32_t);
-    uint64_t per_row = padded_k(use->w) + sizeof(int32_t) * (scales_of_row(use) + sums_of_row(use));
-    return per_row * kernel->tokens;
+static uint32_t slices_of(const crumb_cl_kernel *kernel) {
+    const uint32_t narrow = kernel->form == CRUMB_CL_GEMV && kernel->sub_group == CRUMB_TILE_ROWS / 2 ? 2 : 1;
+    return kernel->local_size / CRUMB_TILE_ROWS * narrow;
 }
 
-/* What linear.cl declares itself: two stages of results, sums of squares, a codebook. */
+/* gemv.cl's sums, one per group or slice. */
+static uint64_t partial_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
+    uint32_t group = x_group_option(use), step_k = CRUMB_TILE_K * kernel->step;
+    uint64_t n_partials = group ? crumb_round_up(padded_k(use->w), step_k) / group : slices_of(kernel);
+    return n_partials * CRUMB_TILE_ROWS * sizeof(int32_t) * kernel->tokens * kernel->tiles;
+}
+
+uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
+    uint32_t step_k = kernel->step ? CRUMB_TILE_K * kernel->step : CRUMB_TILE_K;
+    uint64_t per_row =
+        crumb_round_up(padded_k(use->w), step_k) + sizeof(int32_t) * (scales_of_row(use) + sums_of_row(use));
+    uint64_t x_bytes = use->x == 32 && kernel->x != 32 ? per_row * kernel->tokens : 0;
+    uint64_t n_bytes = x_bytes + (kernel->form == CRUMB_CL_GEMV ? partial_bytes(kernel, use) : 0);
+    return n_bytes ? n_bytes : sizeof(int32_t);
+}
+
+/* What the texts declare themselves. linear.cl: two stages of results, a codebook; gemm.cl: a start of sums; all: sums
+ * of squares. */
 static uint64_t declared_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
     uint64_t items = kernel->local_size, halves = x_group_option(use) == 16 ? 2 : 1;
-    uint64_t stage = items * sizeof(float) * halves * (2u + kernel->tokens);
-    return 2 * stage + (use->x == 32 ? 2 * sizeof(float) * items : 0) + 64;
+    uint64_t stage = kernel->form == CRUMB_CL_PLAIN ? items * sizeof(float) * halves * (2u + kernel->tokens) : 0;
+    return 2 * stage + (use->x == 32 ? 2 * sizeof(float) * items : 0) + 8 * 64;
+}
+
+static bool plain_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
+    return !kernel->sub_group ||
+           x_group_option(use) != 16; /* matrix instructions: halves of a block lie in all bytes */
+}
+
+static bool gemv_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
+    uint32_t group = x_group_option(use), k = padded_k(use->w), step_k = CRUMB_TILE_K * kernel->step;
+    if (group && ((group != 32 && group != 64 && group != 128) || step_k % group)) return false;
+    if (kernel->x_pairs && group == 32) return false; /* a pair of blocks has one sum */
+    /* dg2 has an instruction per address: sums of groups take the loop over the budget of tests/xe/machine_code.py. */
+    if (kernel->sub_group == 8 && kernel->bits == 2 && kernel->tokens == 1 && group) return false;
+    if (kernel->bits == 8 && kernel->tokens == 8 && use->x == 32) return false; /* as over, by an eighth */
+    return k % 64 == 0 && (kernel->sub_group == 16 || k >= step_k);
+}
+
+/* Groups' floats take too large a part of smaller tiles, and masks of 1 bit come on top of them: over the budget. */
+static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
+    const uint32_t group = x_group_option(use), k = padded_k(use->w);
+    const uint32_t tm = kernel->tokens / 8u;
+    if (k < 64) return false;
+    if (kernel->x == 32 && (group || use->input || use->w->k % 4 || tm > 2)) return false; /* rows as surfaces */
+    if (group && (kernel->bits == 1 || tm != 2 || kernel->tiles != 8 * slices_of(kernel) || k / group < 2))
+        return false;
+    return !group || group == 32 || group == 64 || group == 128;
 }
 
 bool crumb_cl_linear_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_cl_target *target) {
@@ -119,22 +218,25 @@ bool crumb_cl_linear_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *
     if (kernel->sub_group && kernel->sub_group != target->sub_group) return false;
     if (kernel->local_size > target->max_work_group || padded_k(w) > 1u << 16) return false;
     uint32_t x_group = x_group_option(use);
-    /* gemm.cl: surfaces of at least 64 bytes; with group scales Intel's compiler spills its sums. */
-    if (kernel->x == 8 && (x_group || padded_k(w) < 64)) return false;
-    if (kernel->rung == CRUMB_CL_DPAS_I8 && x_group == 16) return false; /* halves of a block lie in all bytes */
     if (x_group && (padded_k(w) % x_group || (group_option(w) && w->group % x_group))) return false;
+    if (kernel->form == CRUMB_CL_PLAIN && !plain_fits(kernel, use)) return false;
+    if (kernel->form == CRUMB_CL_GEMV && !gemv_fits(kernel, use)) return false;
+    if (kernel->form == CRUMB_CL_GEMM && !gemm_fits(kernel, use)) return false;
     return crumb_cl_linear_scratch_bytes(kernel, use) + declared_bytes(kernel, use) <= target->local_bytes;
 }
 
 uint32_t crumb_cl_linear_x_place(const crumb_cl_kernel *kernel, uint32_t k) {
     const uint32_t in = k % CRUMB_TILE_K;
-    return k - in + (kernel->x_bits ? crumb_tile_plane_position(kernel->x_bits, in) : in);
+    const uint32_t place = k - in + (kernel->x_bits ? crumb_tile_plane_position(kernel->x_bits, in) : in);
+    const uint32_t quarter = place / 16 % 4; /* of two 32-blocks */
+    if (!kernel->x_pairs || quarter == 0 || quarter == 3) return place;
+    return quarter == 1 ? place + 16 : place - 16;
 }
 
 const crumb_cl_kernel *crumb_cl_linear_select(const crumb_cl_linear *use, uint32_t n, const crumb_cl_target *target) {
     const crumb_cl_kernel *best = NULL;
     for (int i = 0; i < N_KERNELS; i++)
-        if (crumb_cl_linear_fits(&kernels[i], use, target) && n <= kernels[i].max_n &&
+        if (crumb_cl_linear_fits(&kernels[i], use, target) && n >= kernels[i].min_n && n <= kernels[i].max_n &&
             (!best || kernels[i].rank > best->rank))
             best = &kernels[i];
     return best;
@@ -181,6 +283,11 @@ void crumb_cl_matrix_options(const crumb_matrix *w, char *out) {
         snprintf(out + length, CRUMB_CL_OPTIONS_MAX - (size_t)length, " -D SUPER_GROUP=%u", w->super_group);
 }
 
+/* -D MUL of gemm.cl. */
+static int mul_option(const crumb_matrix *w) {
+    return w->mul == 1 || (w->mul == 2 && w->bits == 1) ? w->mul : 0;
+}
+
 void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, char *out) {
     crumb_cl_matrix_options(use->w, out);
     size_t length = strlen(out);
@@ -188,11 +295,14 @@ void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linea
              " -D X_GROUP=%u -D ROW_SCALE=%d -D X=%u -D INPUT=%u -D PARTS=%u -D GATED=%u %s", x_group_option(use),
              use->act == CRUMB_ACT_ROW, use->x, use->x == 32 ? use->input : 0, use->n_parts, use->gated,
              kernel->options);
+    if (kernel->form != CRUMB_CL_GEMM) return;
+    length = strlen(out);
+    snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " -D MUL=%d", mul_option(use->w));
 }
 
 void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, uint32_t input, char *out) {
-    snprintf(out, CRUMB_CL_OPTIONS_MAX, "-D BITS=%d -D X_GROUP=%u -D ROW_SCALE=%d -D INPUT=%u", kernel->x_bits,
-             x_group_option(use), use->act == CRUMB_ACT_ROW, input);
+    snprintf(out, CRUMB_CL_OPTIONS_MAX, "-D BITS=%d -D X_PAIRS=%d -D X_GROUP=%u -D ROW_SCALE=%d -D INPUT=%u",
+             kernel->x_bits, kernel->x_pairs, x_group_option(use), use->act == CRUMB_ACT_ROW, input);
 }
 
 void crumb_cl_split_options(const crumb_cl_kernel *dense, bool norm, char *out) {

@@ -37,6 +37,13 @@ typedef enum crumb_cl_op {
     CRUMB_CL_TOP,
 } crumb_cl_op;
 
+/* The texts of linear layers with weights in tiles: they are called alike and differ in what fits them. */
+typedef enum crumb_cl_form {
+    CRUMB_CL_PLAIN, /* linear.cl */
+    CRUMB_CL_GEMV,  /* gemv.cl */
+    CRUMB_CL_GEMM,  /* gemm.cl */
+} crumb_cl_form;
+
 typedef struct crumb_cl_kernel {
     const char *name; /* "linear_u2_gemv__dp4a" */
     crumb_cl_op op;
@@ -44,17 +51,22 @@ typedef struct crumb_cl_kernel {
     const char *options;      /* -D options that make it this variant */
     uint32_t local_size;
     /* Of linear layers: */
+    crumb_cl_form form;
     crumb_cl_rung rung;
     uint8_t bits; /* of codes; 0: dense */
     bool codebook;
-    uint8_t x;          /* 8: int8 activations from memory; 32: f32, quantized in the kernel; 0: both, by -D X */
+    uint8_t x;          /* 0: int8 activations from memory, or f32 that a work-group quantizes, by -D X; 32: f32 alone,
+                           quantized in registers */
     uint8_t x_bits;     /* the BITS that quantize.cl is built with for it */
+    bool x_pairs;       /* and its X_PAIRS */
     uint8_t sub_group;  /* 0: any */
     uint16_t registers; /* per thread: 256 is built with CRUMB_CL_LARGE_REGISTERS on Intel's GPUs */
     uint16_t tiles;     /* tile-rows of a work-group */
     uint16_t tokens;    /* rows of activations of a work-group */
-    uint32_t max_n;     /* rows of activations up to which it is meant to be used; it computes any */
-    int rank;           /* higher is preferred among those that fit */
+    uint8_t step;       /* 32-blocks that gemv.cl or gemm.cl loads together; 0: each by itself */
+    uint32_t min_n;     /* rows of activations from and up to which it is meant to be used; it computes any */
+    uint32_t max_n;
+    int rank; /* higher is preferred among those that fit */
     /* Of DENSE_MATRIX, beside rung, sub_group, tokens, max_n and rank: */
     uint8_t type;  /* of weights: 16 f16, 17 bf16 */
     uint16_t rows; /* of weights, of a work-group */

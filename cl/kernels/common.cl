@@ -112,9 +112,6 @@ static float2 work_group_sum(float2 value, local float2 *scratch) {
 #ifndef BITS
 #define BITS 0
 #endif
-#ifndef MATRIX
-#define MATRIX 0 /* linear.cl: matrix instructions, which see codes in an order of their own */
-#endif
 #if BITS == 3
 #define BASE 2
 #elif BITS == 5 || BITS == 6
@@ -137,19 +134,32 @@ static uint linear_of_k(uint k) {
     return 2 * (k % 16) + k / 16;
 }
 
-/* Activations are stored in plane order: [32-block][dword][plane][4 bytes]; byte j of int i = dword * planes + plane of
- * a block is this k. For 8 bits that is linear order, which is what matrix instructions want for most widths; they want
- * rising k where weights have 1 bit, which is what 0 bits give. */
-#if BITS == 0 || (MATRIX == 2 && BITS == 1)
+/* Activations are stored in an order that suits the weights. Byte j of int i = dword * planes + plane of a 32-block is
+ * this k:
+ * -D X_ORDER=b    plane order for weights of b bits, [dword][plane][4 bytes]; BITS where left out. For 8 that is linear
+ *                 order, which is what matrix instructions want for most widths
+ * -D X_ORDER=0    rising k
+ * -D X_PAIRS=0|1  1: of two 32-blocks the second and the third 16 bytes change places */
+#ifndef X_ORDER
+#define X_ORDER BITS
+#endif
+#ifndef X_PAIRS
+#define X_PAIRS 0
+#endif
+#if X_ORDER == 0
 static uint k_of_byte(uint i, uint j) {
     return 4 * i + j;
 }
 #else
-#define ORDER_PLANES (MATRIX == 2 ? 1 : PLANES)
+#define ORDER_PLANES (X_ORDER == 8 ? 1 : PLANES)
 static uint k_of_byte(uint i, uint j) {
     return k_of_linear(4 * ORDER_PLANES * (i / ORDER_PLANES) + ORDER_PLANES * j + i % ORDER_PLANES);
 }
 #endif
+/* Where X_PAIRS puts int i of a row. */
+static uint place_of_int(uint i) {
+    return X_PAIRS ? (i & ~12u) | (i & 4) << 1 | (i & 8) >> 1 : i;
+}
 
 #if BITS
 /* The code of a row at linear index L; `tile` points to the row's lane. */
@@ -308,7 +318,8 @@ static void make_codes(global const float *x, global const float *aux, float r, 
             atomic_add(&sums[g], code);
 #endif
         }
-        q[i / 8 * block_stride + i % 8] = packed;
+        uint at = place_of_int(i);
+        q[at / 8 * block_stride + at % 8] = packed;
         row_sum += sum;
 #if X_GROUP > 16
         atomic_add(&sums[GROUP_OF(4 * i)], sum);

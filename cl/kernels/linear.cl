@@ -40,16 +40,17 @@
  *   -D SLICES=n        1 to 16, a power of 2 (with X_GROUP=16 and TOKENS=8 at most 8)
  *   -D TILES=n         any
  *   -D DOT=0|1         1: cl_khr_integer_dot_product
- *   -D MATRIX=0|2|8    Intel's matrix instructions. 2: on codes of 2, 4 and 8 bits as they lie (1 bit as two operands of
- *                      2, 3 as 2 + 1, 5 and 6 as 4 + 4; no codebooks). 8: on bytes, to which all widths are expanded in
- *                      registers (not X_GROUP=16). TOKENS is 1, 2, 4 or 8. The BITS of quantize.cl is then 8, or 0 where
- *                      weights have 1 bit; with MATRIX=8 it is the weights' as without
+ *   -D MATRIX=0|1      1: Intel's matrix instructions on bytes, to which all widths are expanded in registers. TOKENS is
+ *                      1, 2, 4 or 8, X_GROUP not 16. gemv.cl and gemm.cl take codes as they lie
  *   -D SUB_GROUP=16|8  with MATRIX: the width of its matrix instructions
  * Result: exactly cpu/kernels.h's sequence; with INPUT=1 as near as the norm (norm.cl).
  *
  * Why sums are exact: int32 holds K' * 255 * 128. Codes are masked out of their dword where they stand, as on the CPU:
  * plane p then holds code << p * BASE, and its sum is shifted back; each item keeps one sum per plane. With more rows
  * of activations a mask serves them all, and codes are shifted down first. */
+#ifndef MATRIX
+#define MATRIX 0
+#endif
 #define SIZE        (TILE_ROWS * SLICES)
 #define HALVES      (X_GROUP == 16 ? 2 : 1)
 #define UNIT_BLOCKS (X_GROUP > 32 ? X_GROUP / 32 : 1)
@@ -183,8 +184,6 @@ typedef ushort a_lane;
 #define A_READ      BLOCK_READ(_us)
 #define A_READ_ONE  intel_sub_group_block_read_us
 #define AS_A(x)     JOIN(as_, VECTOR(short))(x)
-#define FIRST_HALF  ((a_lane)0x00ff) /* elements of even L */
-#define SECOND_HALF ((a_lane)0xff00)
 #else
 typedef VECTOR(int) a_rows; /* lane l: elements 4l to 4l + 3 */
 typedef uint a_lane;
@@ -195,12 +194,9 @@ typedef uint a_lane;
 #endif
 #define A_READ_ONE  intel_sub_group_block_read
 #define AS_A(x)     JOIN(as_, VECTOR(int))(x)
-#define FIRST_HALF  ((a_lane)0x00ff00ff)
-#define SECOND_HALF ((a_lane)0xff00ff00)
 #endif
 typedef VECTOR(int) d_rows;
 
-#if MATRIX == 8 /* all widths expanded to bytes */
 #if CODEBOOK
 typedef int8 b_columns;
 #define MULTIPLY intel_sub_group_i8_i8_matrix_mad_k32
@@ -208,31 +204,12 @@ typedef int8 b_columns;
 typedef uint8 b_columns;
 #define MULTIPLY intel_sub_group_i8_u8_matrix_mad_k32
 #endif
-#define OPERANDS 1
-#elif BASE <= 2 /* 1 bit: bits of even and of odd k are the two dwords of an operand of 2 bits */
-typedef uint2 b_columns;
-#define MULTIPLY intel_sub_group_i8_u2_matrix_mad_k32
-#define OPERANDS (SPLIT ? 2 : 1)
-#elif BASE == 4
-typedef uint4 b_columns;
-#define MULTIPLY intel_sub_group_i8_u4_matrix_mad_k32
-#define OPERANDS (SPLIT ? 2 : 1)
-#else
-typedef uint8 b_columns;
-#define MULTIPLY intel_sub_group_i8_u8_matrix_mad_k32
-#define OPERANDS 1
-#endif
 d_rows __attribute__((overloadable)) MULTIPLY(a_rows a, b_columns b, d_rows acc);
 
-typedef struct {
-    d_rows of[HALVES][OPERANDS];
-} totals;
+typedef d_rows totals;
 
 static void clear(private totals *acc) {
-#pragma unroll
-    for (uint h = 0; h < HALVES; h++)
-#pragma unroll
-        for (uint i = 0; i < OPERANDS; i++) acc->of[h][i] = 0;
+    *acc = 0;
 }
 
 static a_rows load_a(private const activations *a, uint block) {
@@ -244,19 +221,6 @@ static a_rows load_a(private const activations *a, uint block) {
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++)
         lane[t] = A_READ_ONE((global const a_lane *)(a->q + min(t, a->last) * a->n_ints + block * 8));
-    return rows;
-#endif
-}
-
-/* The part of A whose k lie in half h of a block. */
-static a_rows half_of(a_rows rows, uint h) {
-#if HALVES == 1
-    return rows;
-#else
-    private a_lane *lane = (private a_lane *)&rows, keep = h ? SECOND_HALF : FIRST_HALF;
-    if (BITS == 1) keep = (get_local_id(0) % SUB_GROUP < SUB_GROUP / 2) == (h == 0) ? ~(a_lane)0 : 0;
-#pragma unroll
-    for (uint t = 0; t < TOKENS; t++) lane[t] &= keep;
     return rows;
 #endif
 }
@@ -273,46 +237,23 @@ static void load_tile(global const uint *tile, uint dwords[BITS]) {
 #endif
 }
 
-static void make_operands(const uint dwords[BITS], local const char *entries, b_columns b[OPERANDS]) {
-    private uint *base = (private uint *)&b[0];
-#if MATRIX == 8
+static void add_block(private const activations *a, global const uint *tiles, uint block, local const char *entries,
+                      private totals *acc) {
+    uint dwords[BITS];
+    b_columns b;
+    a_rows rows = load_a(a, block);
+    load_tile(tiles + (size_t)block * BITS * TILE_ROWS, dwords);
 #pragma unroll
     for (uint d = 0; d < BASE; d++)
 #pragma unroll
         for (uint p = 0; p < PLANES; p++)
-            base[d * PLANES + p] = codes_of_plane(
+            ((private uint *)&b)[d * PLANES + p] = codes_of_plane(
                 dwords[d], SPLIT ? dwords[BASE + d * EXTRA / BASE] >> EXTRA * (d % SPLIT_WAYS) : 0, p, entries);
-#elif BITS == 1
-    base[0] = dwords[0] & 0x55555555u;
-    base[1] = dwords[0] >> 1 & 0x55555555u;
-#else
-#pragma unroll
-    for (uint d = 0; d < BASE; d++) base[d] = dwords[d];
-#if SPLIT
-    private uint *extra = (private uint *)&b[1];
-    const uint mask = BITS == 3 ? 0x55555555u : BITS == 5 ? 0x11111111u : 0x33333333u;
-#pragma unroll
-    for (uint d = 0; d < BASE; d++) extra[d] = dwords[BASE + d * EXTRA / BASE] >> EXTRA * (d % SPLIT_WAYS) & mask;
-#endif
-#endif
-}
-
-static void add_block(private const activations *a, global const uint *tiles, uint block, local const char *entries,
-                      private totals *acc) {
-    uint dwords[BITS];
-    b_columns b[OPERANDS];
-    a_rows rows = load_a(a, block);
-    load_tile(tiles + (size_t)block * BITS * TILE_ROWS, dwords);
-    make_operands(dwords, entries, b);
-#pragma unroll
-    for (uint h = 0; h < HALVES; h++)
-#pragma unroll
-        for (uint i = 0; i < OPERANDS; i++) acc->of[h][i] = MULTIPLY(half_of(rows, h), b[i], acc->of[h][i]);
+    *acc = MULTIPLY(rows, b, *acc);
 }
 
 static int total(private const totals *acc, uint t, uint h) {
-    int sum = ((private const int *)&acc->of[h][0])[t];
-    return OPERANDS == 2 ? sum + (((private const int *)&acc->of[h][OPERANDS - 1])[t] << BASE) : sum;
+    return ((private const int *)acc)[t];
 }
 #endif
 

@@ -7,13 +7,14 @@
  *     aux     INPUT=1: the norm's weight [k]; INPUT=2, 3: up, f32 [N][k]; else null
  *     eps     INPUT=1: the norm's
  *     q       out: int8 [N][K'], each 32-block in plane order for weights of BITS (the kernel's x_bits in the registry:
- *             the weights' width; 8 or 0, which is rising k, for matrix instructions), zeros beyond k
+ *             the weights' width; 8 or 0, which is rising k, for matrix instructions), zeros beyond k; with X_PAIRS=1 K'
+ *             is a multiple of 64
  *     sx      out: f32 [N] with ROW_SCALE=1, else [N][K'/X_GROUP]
  *     qsum    out: int32 [N][K'/X_GROUP], or [N] with X_GROUP=0
  *     scratch local memory: 4 * (scales of a row + sums of a row) bytes
  *
  * Work-groups: one per row; local size -D WG=n (a power of 2, default 128).
- * Options: BITS, X_GROUP, ROW_SCALE, INPUT (common.cl).
+ * Options: BITS, X_PAIRS, X_GROUP, ROW_SCALE, INPUT (common.cl).
  * Result: exactly cpu/ref/quantize.c's; with INPUT=1 as near as the norm (norm.cl). */
 #ifndef WG
 #define WG 128

@@ -108,7 +108,7 @@ def check(prefix, device):
             done = crumb(prefix, folder, device, "run", "--device", "gpu0", "--verify", "off", *more, "-n", "8",
                          "--temp", "0", "--ignore-eos", "-v")
             assert done.returncode == 0, f"{device} {more}: {done.stderr}"
-            assert re.search(rf"rows is .* linear_u2_\w*__\w*{kernel}", done.stderr), f"{device} {more}: {done.stderr}"
+            assert re.search(rf"rows is .* (linear|gemv|gemm)_u2_\w*{kernel}", done.stderr), f"{device} {more}: {done.stderr}"
         assert "device gpu0" in done.stderr, done.stderr
         check_ladder(prefix, folder, device)
         kernels = next(int(line.split(" rows is ")[1].split()[0]) for line in done.stderr.splitlines()

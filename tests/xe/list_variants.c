@@ -1,5 +1,6 @@
 /* Prints, one a line, how each linear kernel with dot-product or matrix instructions is built for a few layers that
- * models have: name, rung, sub-group, registers, rows of activations, layer, file, options; separated by tabs. */
+ * models have: name, rung, bits, sub-group, registers, tile-rows and rows of activations of a work-group, its items,
+ * layer, file, options; separated by tabs. */
 #include "cl/registry.h"
 
 #include <stdio.h>
@@ -12,6 +13,7 @@ static const struct {
     {"row", CRUMB_ACT_ROW, 4096, 0, 8},         /* one scale per row: ternary models */
     {"row-fused", CRUMB_ACT_ROW, 4096, 0, 32},  /* quantized by every work-group */
     {"group128", CRUMB_ACT_GROUP, 128, 128, 8}, /* scales of 128 on both sides */
+    {"group32", CRUMB_ACT_GROUP, 32, 32, 8},
 };
 
 static void print_variant(const crumb_cl_kernel *kernel, size_t layer) {
@@ -28,14 +30,16 @@ static void print_variant(const crumb_cl_kernel *kernel, size_t layer) {
     const crumb_cl_target target = {kernel->rung, kernel->sub_group, 128u << 10, 1024};
     if (!crumb_cl_linear_fits(kernel, &use, &target)) return;
     crumb_cl_linear_options(kernel, &use, options);
-    printf("%s\t%s\t%u\t%u\t%u\t%s\t%s\t%s %s%s\n", kernel->name, crumb_cl_rung_name(kernel->rung), kernel->sub_group,
-           kernel->registers, kernel->tokens, layers[layer].name, kernel->file, CRUMB_CL_BUILD_OPTIONS, options,
+    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%s\t%s\t%s %s%s\n", kernel->name, crumb_cl_rung_name(kernel->rung),
+           kernel->bits, kernel->sub_group, kernel->registers, kernel->tiles, kernel->tokens, kernel->local_size,
+           layers[layer].name, kernel->file, CRUMB_CL_BUILD_OPTIONS, options,
            kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
 }
 
 static void print_dense(const crumb_cl_kernel *kernel) {
-    printf("%s\t%s\t%u\t%u\t%u\tdense\t%s\t%s %s\n", kernel->name, crumb_cl_rung_name(kernel->rung), kernel->sub_group,
-           kernel->registers, kernel->tokens, kernel->file, CRUMB_CL_BUILD_OPTIONS, kernel->options);
+    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\tdense\t%s\t%s %s\n", kernel->name, crumb_cl_rung_name(kernel->rung),
+           kernel->bits, kernel->sub_group, kernel->registers, kernel->tiles, kernel->tokens, kernel->local_size,
+           kernel->file, CRUMB_CL_BUILD_OPTIONS, kernel->options);
 }
 
 int main(void) {

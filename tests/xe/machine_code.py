@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""What Intel's compiler makes of the linear kernels: compiles them with ocloc, reads the binaries, judges and reports.
+"""What Intel's compiler makes of the linear kernels: compiles them with ocloc, reads the binaries and judges.
 
-usage: machine_code.py check LIST_VARIANTS [--all]   fails where a rule below is broken: for one device of each kind, and
-                                                     gemm.cl and 2 bits for all; --all: everything for all (minutes)
-       machine_code.py report LIST_VARIANTS [WORD...]   prints the table, of variants whose line has all the words
+usage: machine_code.py LIST_VARIANTS [--all]   fails where a rule below is broken: for one device of each kind, and
+                                               gemm.cl and 2 bits for all; --all: everything for all (minutes)
 
 LIST_VARIANTS is the program of list_variants.c. Rules, per variant and device:
     it builds; the binary has matrix instructions exactly where its rung says so; nothing spills
-    gemm.cl: the inner loop has at most 2 instructions beside matrix instructions and sync per 8x8 matrix instruction,
-    7 with scales of 128 (int8 activations; prefetch included)
+    8x8 matrix instructions (gemm.cl, gemv.cl with 8 rows): the inner loop has at most 2 instructions beside them and
+    sync for each, 7 with scales of 128; prefetch included
+    8 where activations are quantized in registers
+    gemv.cl with one row: at most 1 instruction per 64 bytes of weights beside loads, matrix instructions and sync
     dense_matrix.cl, many rows: at most 2, in sub-groups of 8 at most 5
     linear.cl: matrix instructions are in a loop, or unrolled in one
+Scales of 32 have no budget: their floats alone are 3 instructions per sum.
 
 Compilations are kept by hash in the user's cache. Exit status 77: the compiler cannot be had here.
 """
@@ -99,16 +101,28 @@ def loops_of(asm):
 
 class Variant:
     def __init__(self, line):
-        (self.name, self.rung, sub_group, registers, tokens, self.layer, self.file, self.options) = \
-            line.rstrip("\n").split("\t")
-        self.sub_group, self.registers, self.tokens = int(sub_group), int(registers), int(tokens)
+        self.name, self.rung, *numbers, self.layer, self.file, self.options = line.rstrip("\n").split("\t")
+        self.bits, self.sub_group, self.registers, self.tiles, self.tokens, self.items = map(int, numbers)
         self.matrix = self.rung.startswith("dpas")
+        self.gemv = self.file == "gemv.cl" and self.tokens == 1
+        self.in_registers = "-D IN_REGISTERS=1" in self.options
+
+    def lines_per_dpas(self):
+        """64 bytes of weights that a matrix instruction of gemv.cl stands for (its comments say why)."""
+        if self.sub_group == 16:
+            return self.bits / {1: 2, 3: 3}.get(self.bits, 1)
+        return 1 / (8 if self.bits == 1 else 2)
 
     def devices(self):
         return DEVICES[self.sub_group] if self.matrix else DEVICES["dp4a", 0]
 
     def stands_for_all(self, device):
+        if self.layer == "group32" and self.file != "gemm.cl":
+            return False
         return device == self.devices()[0] or self.file == "gemm.cl" or "_u2_" in self.name
+
+    def option(self, name):
+        return int(re.search(rf"-D {name}=(\d+)", self.options)[1])
 
     def text(self):
         folder = ROOT / "cl/kernels"
@@ -132,8 +146,24 @@ class Result:
         self.failure = self.judge()
 
     def other(self):
-        """Instructions of the inner loop beside matrix instructions and sync, per matrix instruction."""
-        return (sum(self.loop.values()) - self.loop["dpas"] - self.loop["sync"]) / max(self.loop["dpas"], 1)
+        """Instructions of the inner loop that have a budget, and per what."""
+        alu = self.loop["alu"] + self.loop["jump"]
+        if self.variant.gemv:
+            return alu / max(self.loop["dpas"] * self.variant.lines_per_dpas(), 1), "64 B"
+        dpas = self.loop["dpas"]
+        if self.variant.in_registers:  # one of TN + 1 sums activations up
+            dpas *= self.variant.option("TN") / (self.variant.option("TN") + 1)
+        return (alu + self.loop["send"]) / max(dpas, 1), "DPAS"
+
+    def budget(self):
+        v = self.variant
+        if v.layer == "dense":
+            return (2 if v.sub_group == 16 else 5) if "_gemm_" in v.name else None
+        if v.file == "linear.cl" or v.layer == "group32" or v.tokens not in (1, 8, 16, 32):
+            return None
+        if v.in_registers:
+            return 8
+        return 1 if v.gemv else 2 if v.layer.startswith("row") else 7
 
     def judge(self):
         if self.has_dpas != self.variant.matrix:
@@ -142,51 +172,50 @@ class Result:
             return f"spills {self.scratch} bytes"
         if self.variant.matrix and not self.whole["dpas"]:
             return "has no matrix instruction"
-        if self.variant.file == "gemm.cl" and "16x128" in self.variant.name:
-            budget = 2 if self.variant.layer == "row" else 7
-            if not self.loop["dpas"]:
-                return "has no matrix instruction in its inner loop"
-            if self.other() > budget:
-                return f"has {self.other():.1f} other instructions per matrix instruction, more than {budget}"
-        if self.variant.layer == "dense" and "_gemm_" in self.variant.name:
-            budget = 2 if self.variant.sub_group == 16 else 5
-            if not self.loop["dpas"] or self.other() > budget:
-                return f"has {self.other():.1f} other instructions per matrix instruction, more than {budget}"
+        budget, (other, what) = self.budget(), self.other()
+        if budget and not self.loop["dpas"]:
+            return "has no matrix instruction in its inner loop"
+        if budget and other > budget:
+            return f"has {other:.2f} other instructions per {what}, more than {budget}"
         return None
 
+    def unbuilt(self):
+        return not hasattr(self, "grf")
+
     def row(self):
-        if not hasattr(self, "grf"):
+        if self.unbuilt():
             return f"{self.variant.name:32} {self.variant.layer:10} {self.device:6} {self.failure}"
         threads = 4 if self.grf == 256 else 8
         loop = self.loop
         return (f"{self.variant.name:32} {self.variant.layer:10} {self.device:6} {self.grf:4} {threads:3} "
                 f"{self.whole['dpas']:5} {loop['dpas']:5} {loop['send']:5} {loop['alu'] + loop['jump']:5} "
-                f"{self.other() if loop['dpas'] else 0:6.2f}  {self.failure or 'ok'}")
+                f"{self.other()[0] if loop['dpas'] else 0:6.2f}  {self.failure or 'ok'}")
 
 
-def judge(compiler, variant, device):
-    return Result(variant, device, *compiler.compile(variant.text(), device, variant.options))
+HEADING = (f"{'kernel':32} {'layer':10} {'device':6} {'GRF':>4} {'thr':>3} {'DPAS':>5} "
+           f"{'loop:':>5} {'loads':>5} {'other':>5} {'/unit':>6}")
+
+
+def results_of(list_variants, wanted):
+    """The results of all pairs of a variant and a device that are wanted, in their order, as they come."""
+    compiler = Compiler()
+    lines = subprocess.run([list_variants], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    pairs = [(v, device) for v in map(Variant, lines) for device in v.devices() if wanted(v, device)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(lambda p: Result(*p, *compiler.compile(p[0].text(), p[1], p[0].options)), pairs)
 
 
 def main():
-    if len(sys.argv) < 3 or sys.argv[1] not in ("check", "report"):
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
-    compiler = Compiler()
-    lines = subprocess.run([sys.argv[2]], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
-    sample, words = sys.argv[1] == "check" and "--all" not in sys.argv, [w for w in sys.argv[3:] if w != "--all"]
-    pairs = [(variant, device) for variant in map(Variant, lines) for device in variant.devices()
-             if all(word in f"{variant.name} {variant.layer} {device}" for word in words)
-             and not (sample and not variant.stands_for_all(device))]
-    failed = 0
-    print(f"{'kernel':32} {'layer':10} {'device':6} {'GRF':>4} {'thr':>3} {'DPAS':>5} "
-          f"{'loop:':>5} {'loads':>5} {'other':>5} {'/DPAS':>6}")
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for result in pool.map(lambda pair: judge(compiler, *pair), pairs):
-            print(result.row(), flush=True)
-            failed += result.failure is not None
+    everything, failed = "--all" in sys.argv, 0
+    print(HEADING)
+    for result in results_of(sys.argv[1], lambda v, device: everything or v.stands_for_all(device)):
+        print(result.row(), flush=True)
+        failed += result.failure is not None
     if failed:
         print(f"{failed} variants break a rule")
-    sys.exit(1 if failed and sys.argv[1] == "check" else 0)
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

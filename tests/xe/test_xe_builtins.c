@@ -24,12 +24,16 @@ typedef struct precision {
     unsigned bits;
     bool is_signed;
 } precision;
-static const precision precisions[] = {
-    {"u2", "uint", 2, false}, {"u4", "uint", 4, false}, {"u8", "uint", 8, false}, {"i8", "int", 8, true}};
+static const precision precisions[] = {{"u2", "uint", 2, false},
+                                       {"i2", "int", 2, true},
+                                       {"u4", "uint", 4, false},
+                                       {"u8", "uint", 8, false},
+                                       {"i8", "int", 8, true}};
 
 static int element(const uint32_t *dword, unsigned index, const precision *p) {
     unsigned value = *dword >> (index * p->bits) & ((1u << p->bits) - 1);
-    return p->is_signed ? (int8_t)value : (int)value;
+    bool negative = p->is_signed && value >> (p->bits - 1);
+    return negative ? (int)value - (1 << p->bits) : (int)value;
 }
 
 /* n: execution size; rows: repeat count; src2 of int8, four operations per channel, systolic depth 8. */

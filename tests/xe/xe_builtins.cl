@@ -11,6 +11,7 @@
 /* Element k of a column: BITS of them at a time in dwords. */
 #define ELEMENT_U(b, k, bits) ((int)(((const uint *)&(b))[(k) * (bits) / 32] >> ((k) * (bits) % 32) & ((1u << (bits)) - 1)))
 #define ELEMENT_S(b, k)       ((int)((const char *)&(b))[k])
+#define I2(b, k)              ((int)(ELEMENT_U(b, k, 2) ^ 2) - 2)
 #define U2(b, k)              ELEMENT_U(b, k, 2)
 #define U4(b, k)              ELEMENT_U(b, k, 4)
 #define U8(b, k)              ELEMENT_U(b, k, 8)
@@ -43,6 +44,7 @@
     DEFINE(name, element, b_type, int, int4, int4, 4, 8, 4)                                                            \
     DEFINE(name, element, b_type, int, int8, int8, 8, 8, 4)
 DEFINE_ALL(intel_sub_group_i8_u2_matrix_mad_k32, U2, uint2)
+DEFINE_ALL(intel_sub_group_i8_i2_matrix_mad_k32, I2, int2)
 DEFINE_ALL(intel_sub_group_i8_u4_matrix_mad_k32, U4, uint4)
 DEFINE_ALL(intel_sub_group_i8_u8_matrix_mad_k32, U8, uint8)
 DEFINE_ALL(intel_sub_group_i8_i8_matrix_mad_k32, I8, int8)
@@ -82,24 +84,35 @@ static float bf16_value(ushort bits) {
 DEFINE_FLOATS(intel_sub_group_f16_f16_matrix_mad_k16, f16_value)
 DEFINE_FLOATS(intel_sub_group_bf16_bf16_matrix_mad_k16, bf16_value)
 
-/* 2D block loads: `rows` rows of a surface, zeros outside; item l gets column l, or columns 2l and 2l + 1 of bytes. */
-#define DEFINE_READ(name, type, rows)                                                                                  \
+/* 2D block loads: `blocks` side by side of `rows` rows x 16 items, elements of `size` bytes, zeros outside the surface.
+ * Item l gets column l of a block, or columns 2l and 2l + 1 of bytes. */
+#define DEFINE_READ(name, type, size, rows, blocks)                                                                    \
     void OVERLOAD intel_sub_group_2d_block_read_##name(global void *base, int width, int height, int pitch, int2 at,   \
                                                        private type *out) {                                            \
-        int column = at.x + (int)get_sub_group_local_id() * (sizeof(type) == 2 ? 2 : 1);                               \
-        int byte = sizeof(type) == 2 ? column : column * 4;                                                            \
-        for (int r = 0; r < (rows); r++) {                                                                             \
-            int y = at.y + r;                                                                                          \
-            bool inside = byte >= 0 && byte < width && y >= 0 && y < height;                                           \
-            out[r] = inside ? *(global type *)((global char *)base + (size_t)y * pitch + byte) : 0;                    \
-        }                                                                                                              \
+        for (int b = 0; b < (blocks); b++)                                                                             \
+            for (int r = 0; r < (rows); r++) {                                                                         \
+                int byte = at.x * (size) + (16 * b + (int)get_sub_group_local_id()) * (int)sizeof(type), y = at.y + r; \
+                bool inside = byte >= 0 && byte < width && y >= 0 && y < height;                                       \
+                out[b * (rows) + r] = inside ? *(global type *)((global char *)base + (size_t)y * pitch + byte) : 0;   \
+            }                                                                                                          \
     }                                                                                                                  \
     void OVERLOAD intel_sub_group_2d_block_prefetch_##name(global void *base, int width, int height, int pitch,        \
                                                            int2 at) {}
-DEFINE_READ(8b_8r32x1c, ushort, 8)
-DEFINE_READ(8b_16r32x1c, ushort, 16)
-DEFINE_READ(8b_32r32x1c, ushort, 32)
-DEFINE_READ(32b_4r16x1c, uint, 4)
-DEFINE_READ(32b_8r16x1c, uint, 8)
-DEFINE_READ(32b_16r16x1c, uint, 16)
-DEFINE_READ(32b_32r16x1c, uint, 32)
+DEFINE_READ(8b_8r32x1c, ushort, 1, 8, 1)
+DEFINE_READ(8b_16r32x1c, ushort, 1, 16, 1)
+DEFINE_READ(8b_32r32x1c, ushort, 1, 32, 1)
+DEFINE_READ(8b_2r32x2c, ushort, 1, 2, 2)
+DEFINE_READ(8b_4r32x2c, ushort, 1, 4, 2)
+DEFINE_READ(8b_8r32x2c, ushort, 1, 8, 2)
+DEFINE_READ(16b_2r16x2c, ushort, 2, 2, 2)
+DEFINE_READ(16b_4r16x2c, ushort, 2, 4, 2)
+DEFINE_READ(16b_8r16x2c, ushort, 2, 8, 2)
+DEFINE_READ(16b_16r16x2c, ushort, 2, 16, 2)
+DEFINE_READ(16b_4r16x1c, ushort, 2, 4, 1)
+DEFINE_READ(16b_8r16x1c, ushort, 2, 8, 1)
+DEFINE_READ(32b_1r16x1c, uint, 4, 1, 1)
+DEFINE_READ(32b_2r16x1c, uint, 4, 2, 1)
+DEFINE_READ(32b_4r16x1c, uint, 4, 4, 1)
+DEFINE_READ(32b_8r16x1c, uint, 4, 8, 1)
+DEFINE_READ(32b_16r16x1c, uint, 4, 16, 1)
+DEFINE_READ(32b_32r16x1c, uint, 4, 32, 1)
