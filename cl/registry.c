@@ -160,17 +160,21 @@ static uint32_t slices_of(const crumb_cl_kernel *kernel) {
     return kernel->local_size / CRUMB_TILE_ROWS * narrow;
 }
 
+/* Columns that are loaded together. */
+static uint32_t step_k_of(const crumb_cl_kernel *kernel) {
+    return kernel->step ? CRUMB_TILE_K * kernel->step : CRUMB_TILE_K;
+}
+
 /* gemv.cl's sums, one per group or slice. */
 static uint64_t partial_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
-    uint32_t group = x_group_option(use), step_k = CRUMB_TILE_K * kernel->step;
+    uint32_t group = x_group_option(use), step_k = step_k_of(kernel);
     uint64_t n_partials = group ? crumb_round_up(padded_k(use->w), step_k) / group : slices_of(kernel);
     return n_partials * CRUMB_TILE_ROWS * sizeof(int32_t) * kernel->tokens * kernel->tiles;
 }
 
 uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
-    uint32_t step_k = kernel->step ? CRUMB_TILE_K * kernel->step : CRUMB_TILE_K;
     uint64_t per_row =
-        crumb_round_up(padded_k(use->w), step_k) + sizeof(int32_t) * (scales_of_row(use) + sums_of_row(use));
+        crumb_round_up(padded_k(use->w), step_k_of(kernel)) + sizeof(int32_t) * (scales_of_row(use) + sums_of_row(use));
     uint64_t x_bytes = use->x == 32 && kernel->x != 32 ? per_row * kernel->tokens : 0;
     uint64_t n_bytes = x_bytes + (kernel->form == CRUMB_CL_GEMV ? partial_bytes(kernel, use) : 0);
     return n_bytes ? n_bytes : sizeof(int32_t);
