@@ -70,6 +70,12 @@ static double difference(const float *a, const float *b, size_t *equal) {
     return error / power;
 }
 
+/* Dense weights on matrix instructions see activations as two terms of 8 or 11 bits (dense_matrix.cl): within 2^-15 of
+ * what f32 gives. Of the int8 codes that later ops make of it some per cent are the neighbouring ones. */
+static double tolerance(const char *rung, crumb_act_quant act) {
+    return act != CRUMB_ACT_F32 && rung && strstr(rung, "dpas") ? 1e-3 : 1e-6;
+}
+
 static void agrees_with_the_cpu(void **state) {
     (void)state;
     if (backend == &crumb_backend_cpu) return; /* of which agrees_with_double says more */
@@ -87,7 +93,7 @@ static void agrees_with_the_cpu(void **state) {
             double nmse = difference(logits, expected, &equal);
             printf("activations %s, cache %s: nmse %.2g, %zu of %d values bit-equal\n", acts[act],
                    type == CRUMB_KV_Q8 ? "q8" : "f16", nmse, equal, RIG_LOGITS);
-            assert_true(nmse < 1e-6);
+            assert_true(nmse < tolerance(own.target, (crumb_act_quant)act));
         }
 }
 
