@@ -24,13 +24,13 @@ void crumb_cl_blas_close(crumb_cl_blas *blas);
 
 /* y [n][y_width] from column y_column on = scale * x [n][k] * w^T (+ y), w being rows m0 to m1 of [..][k]. */
 typedef struct crumb_cl_sgemm {
-    cl_mem x, w, y;
+    void *x, *w, *y; /* cl_mem */
     size_t k, m0, m1, y_width;
     float scale;
     bool add; /* to what y holds */
 } crumb_cl_sgemm;
 
-cl_int crumb_cl_blas_sgemm(const crumb_cl_blas *blas, const crumb_cl_sgemm *g, size_t n, cl_command_queue queue,
-                           cl_event *event);
+crumb_cl_code crumb_cl_blas_sgemm(const crumb_cl_blas *blas, const crumb_cl_sgemm *g, size_t n, crumb_cl_queue queue,
+                                  crumb_cl_event *event);
 
 #endif

@@ -2,59 +2,42 @@
 
 #include "cl/plan.h"
 
-#include <stdlib.h>
-#include <string.h>
+enum { FEW_ROWS = 16 };
 
-static bool has_extension(cl_device_id id, const char *name) {
-    size_t n = 0;
-    if (clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, 0, NULL, &n) != CL_SUCCESS || n == 0) return false;
-    char *list = calloc(1, n + 1);
-    const bool has = list && clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, n, list, NULL) == CL_SUCCESS;
-    bool found = false;
-    for (const char *at = list; has && !found && (at = strstr(at, name)); at++) {
-        const char after = at[strlen(name)];
-        found = (at == list || at[-1] == ' ') && (after == ' ' || after == 0);
-    }
-    free(list);
-    return found;
+void crumb_cl_commands_free(crumb_device *d, crumb_cl_commands *c) {
+    if (c->list) crumb_cl_list_release(d, c->list);
+    c->list = NULL;
 }
 
-/* A pointer to a function and one to data are different things to C, and the same to every system with OpenCL. */
-static bool find_function(const crumb_device *d, const char *name, void *out) {
-    void *address = clGetExtensionFunctionAddressForPlatform(d->platform, name);
-    memcpy(out, &address, sizeof address);
-    return address != NULL;
+/* The batch's way to the device. */
+static crumb_cl_code add_batch(const crumb_plan *p, const crumb_cl_sizes *sizes) {
+    const uint64_t n_bytes = sizeof *p->host_batch + sizes->n_rows * sizeof *p->host_batch->rows;
+    if (!crumb_cl_api_used.lists_copy || p->batch.usm == (void *)p->host_batch) return CRUMB_CL_OK;
+    return crumb_cl_list_copy(p->device, p->commands.list, p->batch.usm, p->host_batch, n_bytes);
 }
 
-void crumb_cl_commands_find(const crumb_device *d, crumb_cl_commands *out) {
-    *out = (crumb_cl_commands){0};
-    out->usable = has_extension(d->id, "cl_khr_command_buffer") &&
-                  find_function(d, "clCreateCommandBufferKHR", &out->create) &&
-                  find_function(d, "clFinalizeCommandBufferKHR", &out->finalize) &&
-                  find_function(d, "clReleaseCommandBufferKHR", &out->release) &&
-                  find_function(d, "clEnqueueCommandBufferKHR", &out->enqueue) &&
-                  find_function(d, "clCommandNDRangeKernelKHR", &out->add_kernel);
+/* The result's way to the host. */
+static crumb_cl_code add_result(const crumb_plan *p) {
+    const crumb_cl_memory *m = crumb_cl_value_memory(p, p->result);
+    const uint64_t n_bytes = crumb_cl_value_bytes(p, &p->values[p->result]);
+    if (!crumb_cl_api_used.lists_copy || n_bytes == 0 || m->usm == (void *)p->results) return CRUMB_CL_OK;
+    return crumb_cl_list_copy(p->device, p->commands.list, p->results, m->usm, n_bytes);
 }
 
-void crumb_cl_commands_free(crumb_cl_commands *c) {
-    if (c->buffer) c->release(c->buffer);
-    c->buffer = NULL;
-}
-
-/* The queue is in order, and so are the commands recorded for it. */
-static cl_int record(crumb_plan *p) {
+static crumb_cl_code record(crumb_plan *p, const crumb_cl_sizes *sizes) {
     crumb_cl_commands *c = &p->commands;
-    cl_int code;
-    c->buffer = c->create(1, &p->device->queue, NULL, &code);
-    if (code != CL_SUCCESS) c->buffer = NULL;
-    for (size_t i = 0; i < p->n_launches && code == CL_SUCCESS; i++) {
+    crumb_device *d = p->device;
+    crumb_cl_code code = crumb_cl_list_create(d, &c->list);
+    if (code != CRUMB_CL_OK) c->list = NULL;
+    if (code == CRUMB_CL_OK) code = add_batch(p, sizes);
+    for (size_t i = 0; i < p->n_launches && code == CRUMB_CL_OK; i++) {
         const crumb_cl_launch *l = &p->launches[i];
         size_t global[3];
         if (crumb_cl_launch_sizes(p, l, global))
-            code =
-                c->add_kernel(c->buffer, NULL, NULL, l->kernel, l->n_dims, NULL, global, l->local, 0, NULL, NULL, NULL);
+            code = crumb_cl_list_add(d, c->list, l->call, l->n_dims, global, l->local);
     }
-    return code == CL_SUCCESS ? c->finalize(c->buffer) : code;
+    if (code == CRUMB_CL_OK) code = add_result(p);
+    return code == CRUMB_CL_OK ? crumb_cl_list_close(d, c->list) : code;
 }
 
 static bool same(const crumb_cl_sizes *a, const crumb_cl_sizes *b) {
@@ -65,15 +48,15 @@ bool crumb_cl_commands_ready(crumb_plan *p, const crumb_cl_sizes *sizes) {
     crumb_cl_commands *c = &p->commands;
     const bool again = same(&c->last, sizes);
     c->last = *sizes;
-    if (!c->usable || !again) return false;
-    if (c->buffer && same(&c->recorded, sizes)) return true;
-    crumb_cl_commands_free(c);
+    if (!c->usable || (!again && !(crumb_cl_api_used.lists_copy && p->max_rows <= FEW_ROWS))) return false;
+    if (c->list && same(&c->recorded, sizes)) return true;
+    crumb_cl_commands_free(p->device, c);
     c->recorded = *sizes;
-    c->usable = record(p) == CL_SUCCESS;
-    if (!c->usable) crumb_cl_commands_free(c);
+    c->usable = record(p, sizes) == CRUMB_CL_OK;
+    if (!c->usable) crumb_cl_commands_free(p->device, c);
     return c->usable;
 }
 
-cl_int crumb_cl_commands_run(const crumb_plan *p) {
-    return p->commands.enqueue(0, NULL, p->commands.buffer, 0, NULL, NULL);
+crumb_cl_code crumb_cl_commands_run(const crumb_plan *p) {
+    return crumb_cl_list_run(p->device, p->commands.list);
 }

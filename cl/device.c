@@ -61,10 +61,11 @@ size_t crumb_cl_device_list(crumb_device_listing *out, size_t capacity, char *no
 /* What `name` was when it was listed. */
 static crumb_status find_facts(const char *name, bool to_test, crumb_cl_facts *out, char listed[16], crumb_error *err) {
     crumb_cl_found *found = calloc(1, sizeof *found);
-    if (!found) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory to look for OpenCL devices");
+    if (!found)
+        return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory to look for %s devices", crumb_cl_api_used.name);
     crumb_cl_discover(found);
-    crumb_status status = crumb_fail(err, CRUMB_ERR_DEVICE, "%s: there is no such OpenCL device%s%s",
-                                     name ? name : "gpu0", *found->note ? ": " : "", found->note);
+    crumb_status status = crumb_fail(err, CRUMB_ERR_DEVICE, "%s: there is no such %s device%s%s", name ? name : "gpu0",
+                                     crumb_cl_api_used.name, *found->note ? ": " : "", found->note);
     for (size_t i = 0; i < found->n && status != CRUMB_OK; i++) {
         crumb_cl_device_name(i, listed);
         if (name && strcmp(name, listed) != 0) continue;
@@ -77,47 +78,13 @@ static crumb_status find_facts(const char *name, bool to_test, crumb_cl_facts *o
     return status;
 }
 
-/* The same device in this process. It may be gone since it was asked, or the drivers' order may be another. */
-static bool find_id(crumb_device *d) {
-    cl_platform_id platforms[16];
-    cl_device_id ids[CRUMB_CL_MAX_DEVICES];
-    char text[2048] = "", name[CRUMB_CL_TEXT];
-    cl_uint n_platforms = 0, n_ids = 0;
-    const crumb_cl_facts *f = &d->facts;
-    if (clGetPlatformIDs(16, platforms, &n_platforms) != CL_SUCCESS || f->platform >= n_platforms || f->platform >= 16)
-        return false;
-    d->platform = platforms[f->platform];
-    if (clGetDeviceIDs(d->platform, CL_DEVICE_TYPE_ALL, CRUMB_CL_MAX_DEVICES, ids, &n_ids) != CL_SUCCESS ||
-        f->device >= n_ids || f->device >= CRUMB_CL_MAX_DEVICES)
-        return false;
-    d->id = ids[f->device];
-    if (clGetDeviceInfo(d->id, CL_DEVICE_NAME, sizeof text - 1, text, NULL) != CL_SUCCESS) return false;
-    crumb_cl_clean_text(text, name);
-    return strcmp(name, f->name) == 0;
-}
-
 static crumb_status find_device(crumb_device *d, const char *name, bool to_test, crumb_error *err) {
     for (int attempt = 0; attempt < 2; attempt++) {
         CRUMB_TRY(find_facts(name, to_test, &d->facts, d->name, err));
-        if (find_id(d)) return CRUMB_OK;
+        if (crumb_cl_driver_find(d)) return CRUMB_OK;
         crumb_cl_discover_again();
     }
     return crumb_fail(err, CRUMB_ERR_DEVICE, "%s (%s): the device is not there any more", d->name, d->facts.name);
-}
-
-/* A pointer to a function and one to data are different things to C, and the same to every system with OpenCL. */
-static bool find_function(const crumb_device *d, const char *name, void *out) {
-    void *address = clGetExtensionFunctionAddressForPlatform(d->platform, name);
-    memcpy(out, &address, sizeof address);
-    return address != NULL;
-}
-
-static bool find_usm(crumb_device *d) {
-    return d->facts.has_usm && find_function(d, "clDeviceMemAllocINTEL", &d->usm.device_alloc) &&
-           find_function(d, "clHostMemAllocINTEL", &d->usm.host_alloc) &&
-           find_function(d, "clMemBlockingFreeINTEL", &d->usm.release) &&
-           find_function(d, "clSetKernelArgMemPointerINTEL", &d->usm.set_arg) &&
-           find_function(d, "clEnqueueMemcpyINTEL", &d->usm.copy);
 }
 
 crumb_cl_target crumb_cl_device_most(const crumb_device *d) {
@@ -125,47 +92,43 @@ crumb_cl_target crumb_cl_device_most(const crumb_device *d) {
     return (crumb_cl_target){.rung = rung_of(&d->facts, why, sizeof why),
                              .sub_group = matrix_sub_group(&d->facts),
                              .local_bytes = d->facts.local_bytes,
-                             .max_work_group = (uint32_t)d->facts.max_work_group};
+                             .max_work_group = (uint32_t)d->facts.max_work_group,
+                             .xe_cores = (uint32_t)d->facts.xe_cores};
 }
 
-/* "cl:RUNG" or "cl:RUNG+clblast". */
-static bool parse_target(const char *target, crumb_cl_rung *rung, bool *blas) {
+/* "cl:RUNG", "cl:RUNG+clblast" or "cl:RUNG+attention", for the backend "cl". */
+static bool parse_target(const char *target, crumb_cl_rung *rung, bool *blas, bool *attention) {
     char name[32];
-    const char *plus = strchr(target, '+');
-    size_t n = plus ? (size_t)(plus - target) : strlen(target);
-    if (strncmp(target, "cl:", 3) != 0 || n - 3 >= sizeof name || (plus && strcmp(plus, "+clblast") != 0)) return false;
-    memcpy(name, target + 3, n - 3);
-    name[n - 3] = 0;
-    *blas = plus != NULL;
+    const size_t n_backend = strlen(crumb_cl_api_used.backend);
+    if (strncmp(target, crumb_cl_api_used.backend, n_backend) != 0 || target[n_backend] != ':') return false;
+    const char *begin = target + n_backend + 1, *plus = strchr(begin, '+');
+    const size_t n = plus ? (size_t)(plus - begin) : strlen(begin);
+    *blas = plus && strcmp(plus, "+clblast") == 0;
+    *attention = plus && strcmp(plus, "+attention") == 0;
+    if (n >= sizeof name || (plus && !*blas && !*attention)) return false;
+    memcpy(name, begin, n);
+    name[n] = 0;
     return crumb_cl_rung_parse(name, rung);
 }
 
-/* The highest rung, or what `target` ("cl:portable") says; and CLBlast where it says that. */
+/* The highest rung, or what `target` ("cl:portable") says; and CLBlast or attention on matrix instructions where it
+ * says that. */
 static crumb_status choose_rung(crumb_device *d, const char *target, crumb_error *err) {
     char why[160];
     crumb_cl_rung best = rung_of(&d->facts, why, sizeof why), wanted = best;
     bool blas = false;
-    if (target && strcmp(target, "cl") != 0 && strcmp(target, "auto") != 0 && !parse_target(target, &wanted, &blas))
+    if (target && strcmp(target, crumb_cl_api_used.backend) != 0 && strcmp(target, "auto") != 0 &&
+        !parse_target(target, &wanted, &blas, &d->matrix_attention))
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
-                          "target '%s' is not one of %s's: \"cl\" or \"cl:RUNG\" with portable, dp4a, dpas-i8 or dpas, "
-                          "and then perhaps \"+clblast\"",
-                          target, d->label);
+                          "target '%s' is not one of %s's: \"%s\" or \"%s:RUNG\" with portable, dp4a, dpas-i8 or dpas, "
+                          "and then perhaps \"+clblast\" or \"+attention\"",
+                          target, d->label, crumb_cl_api_used.backend, crumb_cl_api_used.backend);
     if (wanted > best || (wanted == CRUMB_CL_DP4A && !d->facts.has_dot_product))
         return crumb_fail(err, CRUMB_ERR_DEVICE, "target '%s': %s has only %s: %s", target, d->label,
                           crumb_cl_rung_name(best), why);
     d->ladder = crumb_cl_device_most(d);
     d->ladder.rung = wanted;
     return blas ? crumb_cl_blas_open(d, &d->blas, err) : CRUMB_OK;
-}
-
-static crumb_status create_queue(crumb_device *d, crumb_error *err) {
-    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)d->platform, 0};
-    cl_int code;
-    d->context = clCreateContext(properties, 1, &d->id, NULL, NULL, &code);
-    if (code != CL_SUCCESS) return crumb_cl_fail(err, d->label, "creating a context", code);
-    d->queue = clCreateCommandQueue(d->context, d->id, 0, &code);
-    if (code != CL_SUCCESS) return crumb_cl_fail(err, d->label, "creating a queue", code);
-    return CRUMB_OK;
 }
 
 static crumb_status open_device(crumb_device *d, const crumb_device_params *params, bool to_test, crumb_error *err) {
@@ -176,17 +139,17 @@ static crumb_status open_device(crumb_device *d, const crumb_device_params *para
     d->find_tuning = params->find_tuning;
     d->n_threads = params->n_threads > 0 ? params->n_threads : crumb_cpu_physical(cpus, 1024);
     CRUMB_TRY(find_device(d, params->device, to_test, err));
+    if (params->called) snprintf(d->name, sizeof d->name, "%s", params->called);
     snprintf(d->label, sizeof d->label, "%s (%.100s)", d->name, d->facts.name);
     CRUMB_TRY(choose_rung(d, params->target, err));
-    d->has_usm = !d->blas && find_usm(d); /* CLBlast takes cl_mem only */
-    return create_queue(d, err);
+    return crumb_cl_driver_open(d, err);
 }
 
 static crumb_status create_device(const crumb_device_params *params, bool to_test, crumb_device **out,
                                   crumb_error *err) {
     void *memory;
     *out = NULL;
-    CRUMB_TRY(crumb_calloc(1, sizeof **out, "the OpenCL device", &memory, err));
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, "the device", &memory, err));
     crumb_device *d = memory;
     crumb_status status = open_device(d, params, to_test, err);
     if (status == CRUMB_OK)
@@ -204,20 +167,11 @@ crumb_status crumb_cl_device_open_to_test(const crumb_device_params *params, cru
     return create_device(params, true, out, err);
 }
 
-bool crumb_cl_device_can_measure(crumb_device *d) {
-    cl_int code = CL_SUCCESS;
-    if (!d->profiling) d->profiling = clCreateCommandQueue(d->context, d->id, CL_QUEUE_PROFILING_ENABLE, &code);
-    if (code != CL_SUCCESS) d->profiling = NULL;
-    return d->profiling != NULL;
-}
-
 void crumb_cl_device_close(crumb_device *d) {
     if (!d) return;
     crumb_cl_programs_free(d);
     crumb_cl_blas_close(d->blas);
-    if (d->profiling) clReleaseCommandQueue(d->profiling);
-    if (d->queue) clReleaseCommandQueue(d->queue);
-    if (d->context) clReleaseContext(d->context);
+    crumb_cl_driver_close(d);
     free(d);
 }
 
@@ -227,9 +181,12 @@ void crumb_cl_device_get_info(const crumb_device *d, crumb_device_info *out) {
     snprintf(out->detail, sizeof out->detail, "%.90s", d->facts.name);
     snprintf(out->target, sizeof out->target, "%s", crumb_cl_rung_name(d->ladder.rung));
     crumb_cl_kernels_id(d, out->kernels, sizeof out->kernels);
+    if (d->has_usm && d->facts.unified)
+        out->shared_weight_bytes = d->facts.max_alloc_bytes; /* crumb_cl_buffer_create */
     crumb_cl_rung lower;
     if (rung_below(&d->facts, d->ladder.rung, &lower))
-        snprintf(out->lower_target, sizeof out->lower_target, "cl:%s", crumb_cl_rung_name(lower));
+        snprintf(out->lower_target, sizeof out->lower_target, "%s:%s", crumb_cl_api_used.backend,
+                 crumb_cl_rung_name(lower));
     out->memory_free_bytes =
         d->facts.memory_bytes > d->allocated_bytes ? d->facts.memory_bytes - d->allocated_bytes : 0;
 }

@@ -1,41 +1,31 @@
-/* An open OpenCL device: context, in-order queue, memory, programs. */
+/* An open device: its queue, memory, programs. */
 #ifndef CRUMB_CL_DEVICE_H
 #define CRUMB_CL_DEVICE_H
 
-#include "cl/api.h"
+#include "cl/driver.h"
 #include "cl/facts.h"
 #include "cl/registry.h"
 #include "host/backend.h"
 
-/* Functions of cl_intel_unified_shared_memory; all or none are there. */
-typedef struct crumb_cl_usm {
-    clDeviceMemAllocINTEL_fn device_alloc;
-    clHostMemAllocINTEL_fn host_alloc;
-    clMemBlockingFreeINTEL_fn release;
-    clSetKernelArgMemPointerINTEL_fn set_arg;
-    clEnqueueMemcpyINTEL_fn copy;
-} crumb_cl_usm;
-
 typedef struct crumb_cl_program {
     char *key; /* file and options */
-    cl_program program;
+    crumb_cl_built built;
 } crumb_cl_program;
 
 struct crumb_device {
     crumb_cl_facts facts;
-    char name[16];          /* "gpu0" */
-    char label[128];        /* "gpu0 (Intel(R) Arc(TM) B580 Graphics)", for messages */
-    crumb_cl_target ladder; /* which kernels run on it */
-    cl_platform_id platform;
-    cl_device_id id;
-    cl_context context;
-    cl_command_queue queue;     /* in order */
-    cl_command_queue profiling; /* NULL until a plan is measured */
-    bool has_usm;
-    crumb_cl_usm usm;
+    char name[16];              /* "gpu0" */
+    char label[128];            /* "gpu0 (Intel(R) Arc(TM) B580 Graphics)", for messages */
+    crumb_cl_target ladder;     /* which kernels run on it */
+    crumb_cl_driver *driver;    /* the API's own part */
+    crumb_cl_queue queue;       /* in order */
+    crumb_cl_queue profiling;   /* NULL until a plan is measured; may be `queue` */
+    bool matrix_attention;      /* asked for with the target */
+    bool has_usm;               /* memory has addresses, also the host's that kernels use */
     struct crumb_cl_blas *blas; /* NULL: CLBlast is not asked for */
     uint64_t allocated_bytes;   /* on the device */
     crumb_buffer *buffers;      /* all that are open */
+    struct crumb_cl_shared *shared;
     crumb_cl_program *programs; /* built so far */
     size_t n_programs;
     int n_threads;
@@ -51,8 +41,6 @@ crumb_status crumb_cl_device_open_to_test(const crumb_device_params *params, cru
 void crumb_cl_device_close(crumb_device *d);
 /* All that the device's kernels could use, whatever rung plans stand on. */
 crumb_cl_target crumb_cl_device_most(const crumb_device *d);
-/* Makes d->profiling; false where the device cannot measure. */
-bool crumb_cl_device_can_measure(crumb_device *d);
 void crumb_cl_device_get_info(const crumb_device *d, crumb_device_info *out);
 size_t crumb_cl_device_list(crumb_device_listing *out, size_t capacity, char *note, size_t note_size);
 

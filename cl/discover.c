@@ -1,6 +1,7 @@
 #include "cl/discover.h"
 
-#include "cl/api.h"
+#include "cl/advice.h"
+#include "cl/driver.h"
 #include "host/base/cache.h"
 #include "host/base/file.h"
 #include "host/base/module.h"
@@ -10,29 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ICDS = 32, KEY_SIZE = 16 * 1024, ANSWER_SIZE = 64 * 1024, LIMIT_MS = 10000 };
-static const char cache_name[] = "cl-survey", failed[] = "failed\n", key_end[] = "----\n";
-
-typedef struct icds {
-    char folder[600]; /* with '/' at its end; empty where one file is named */
-    crumb_folder_entry entry[MAX_ICDS];
-    size_t n;
-} icds;
-
-/* As the loader finds them. */
-static void find_icds(icds *out) {
-    const char *named = getenv("OCL_ICD_VENDORS");
-    const char *folder = named && *named ? named : "/etc/OpenCL/vendors";
-    size_t n = strlen(folder);
-    *out = (icds){0};
-    if (n >= 4 && strcmp(folder + n - 4, ".icd") == 0 && crumb_file_exists(folder)) {
-        snprintf(out->entry[0].name, sizeof out->entry[0].name, "%s", folder);
-        out->n = 1;
-        return;
-    }
-    snprintf(out->folder, sizeof out->folder, "%s%s", folder, n && folder[n - 1] == '/' ? "" : "/");
-    out->n = crumb_folder_list(folder, ".icd", out->entry, MAX_ICDS);
-}
+enum { KEY_SIZE = 16 * 1024, ANSWER_SIZE = 64 * 1024, LIMIT_MS = 10000 };
+static const char failed[] = "failed\n", key_end[] = "----\n";
 
 /* ---- what the answer depends on ------------------------------------------------------------------------------ */
 
@@ -61,29 +41,41 @@ static void key_add_file(key *k, const char *path) {
     key_add(k, path, line);
 }
 
-static void make_key(key *k, const icds *found, const char *program_folder) {
+static void make_key(key *k, const crumb_cl_driver_files *found, const char *program_folder) {
     /* what loaders and drivers read; without these the same machine may well have other devices */
-    static const char *const variables[] = {
-        "OCL_ICD_VENDORS",      "OCL_ICD_FILENAMES",         "OPENCL_VENDOR_PATH",    "LD_LIBRARY_PATH",
-        "OPENCL_LAYERS",        "NEOReadDebugKeys",          "ProductFamilyOverride", "SetCommandStreamReceiver",
-        "HardwareInfoOverride", "ZE_AFFINITY_MASK",          "POCL_DEVICES",          "POCL_WORK_GROUP_METHOD",
-        "CUDA_VISIBLE_DEVICES", "CL_CONFIG_CPU_TARGET_ARCH", "ONEAPI_DEVICE_SELECTOR"};
+    static const char *const variables[] = {"OCL_ICD_VENDORS",
+                                            "OCL_ICD_FILENAMES",
+                                            "OPENCL_VENDOR_PATH",
+                                            "LD_LIBRARY_PATH",
+                                            "ZE_ENABLE_ALT_DRIVERS",
+                                            "ZE_ENABLE_PARAMETER_VALIDATION",
+                                            "ZE_FLAT_DEVICE_HIERARCHY",
+                                            "ZE_ENABLE_PCI_ID_DEVICE_ORDER",
+                                            "OPENCL_LAYERS",
+                                            "NEOReadDebugKeys",
+                                            "ProductFamilyOverride",
+                                            "SetCommandStreamReceiver",
+                                            "HardwareInfoOverride",
+                                            "ZE_AFFINITY_MASK",
+                                            "POCL_DEVICES",
+                                            "POCL_WORK_GROUP_METHOD",
+                                            "CUDA_VISIBLE_DEVICES",
+                                            "CL_CONFIG_CPU_TARGET_ARCH",
+                                            "ONEAPI_DEVICE_SELECTOR"};
     crumb_folder_entry nodes[64];
     k->used = 0;
     key_add(k, "crumb", crumb_version());
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) key_add(k, variables[i], getenv(variables[i]));
     for (size_t i = 0; i < found->n; i++) {
-        char path[800];
-        key_add_entry(k, &found->entry[i], "");
-        snprintf(path, sizeof path, "%s%s", found->folder, found->entry[i].name);
-        key_add_file(k, path);
+        key_add_entry(k, &found->file[i].entry, "");
+        if (found->file[i].is_text) key_add_file(k, found->file[i].path);
     }
     for (size_t i = 0, n = crumb_folder_list("/dev/dri", "", nodes, 64); i < n; i++) {
         char path[160];
         snprintf(path, sizeof path, "/dev/dri/%.127s", nodes[i].name);
         key_add(k, path, crumb_file_writable(path) ? "open" : "closed");
     }
-    for (size_t i = 0, n = crumb_folder_list(program_folder, "crumb-cl-survey", nodes, 64); i < n; i++)
+    for (size_t i = 0, n = crumb_folder_list(program_folder, crumb_cl_api_used.survey, nodes, 64); i < n; i++)
         key_add_entry(k, &nodes[i], "");
     key_add_file(k, "/proc/sys/kernel/osrelease");
     memcpy(k->text + k->used, key_end, sizeof key_end);
@@ -93,8 +85,8 @@ static void make_key(key *k, const icds *found, const char *program_folder) {
 /* ---- asking -------------------------------------------------------------------------------------------------- */
 
 /* NULL, or how the survey went wrong. */
-static const char *run_survey(const char *program, const char *vendors, char *answer, crumb_cl_survey *out) {
-    const char *const argv[] = {program, vendors, NULL};
+static const char *run_survey(const char *program, const char *alone, char *answer, crumb_cl_survey *out) {
+    const char *const argv[] = {program, alone, NULL};
     crumb_process_end end;
     int code;
     if (crumb_process_run(argv, LIMIT_MS, answer, ANSWER_SIZE, &end, &code, NULL) != CRUMB_OK) return "cannot be asked";
@@ -105,28 +97,27 @@ static const char *run_survey(const char *program, const char *vendors, char *an
 }
 
 /* The survey of all drivers went wrong: which one is it? */
-static void name_culprit(const char *program, const icds *found, const char *how, char *answer, char *note,
-                         size_t size) {
+static void name_culprit(const char *program, const crumb_cl_driver_files *found, const char *how, char *answer,
+                         char *note, size_t size) {
     crumb_cl_survey *ignored = calloc(1, sizeof *ignored);
     for (size_t i = 0; ignored && i < found->n; i++) {
-        char path[800];
-        snprintf(path, sizeof path, "%s%s", found->folder, found->entry[i].name);
-        const char *alone = run_survey(program, path, answer, ignored);
+        if (!found->file[i].is_driver) continue;
+        const char *path = found->file[i].path, *alone = run_survey(program, path, answer, ignored);
         if (!alone) continue;
-        snprintf(note, size,
-                 "the OpenCL driver of %.200s %s; remove it, or let OCL_ICD_VENDORS name a folder without it", path,
-                 alone);
+        snprintf(note, size, "the %s driver of %.200s %s; %s", crumb_cl_api_used.name, path, alone,
+                 crumb_cl_api_used.without_driver);
         free(ignored);
         return;
     }
     free(ignored);
-    snprintf(note, size, "one of %zu OpenCL drivers in %.200s %s", found->n, found->folder, how);
+    snprintf(note, size, "one of %zu %s drivers %s", found->n, crumb_cl_api_used.name, how);
 }
 
 /* The answer's text is the survey's, or `failed` and a note. */
-static bool ask(const char *folder, const icds *found, char *answer, crumb_cl_survey *out, char *note, size_t size) {
+static bool ask(const char *folder, const crumb_cl_driver_files *found, char *answer, crumb_cl_survey *out, char *note,
+                size_t size) {
     char program[800];
-    snprintf(program, sizeof program, "%s/crumb-cl-survey", folder);
+    snprintf(program, sizeof program, "%s/%s", folder, crumb_cl_api_used.survey);
     if (!crumb_file_exists(program)) {
         snprintf(note, size, "%.300s is missing; install crumb's modules together", program);
         return false;
@@ -165,7 +156,7 @@ static void remember(const char *path, const key *k, const char *answer) {
 }
 
 typedef struct discovery {
-    icds found;
+    crumb_cl_driver_files found;
     key k;
     crumb_cl_survey survey;
     char answer[ANSWER_SIZE];
@@ -173,9 +164,9 @@ typedef struct discovery {
 
 static void take_survey(discovery *d, char *note, size_t size) {
     char path[1024], folder[600];
-    if (!crumb_module_folder((const void *)cache_name, folder, sizeof folder)) return;
+    if (!crumb_module_folder((const void *)failed, folder, sizeof folder)) return;
     make_key(&d->k, &d->found, folder);
-    bool has_cache = crumb_cache_path(cache_name, path, sizeof path);
+    bool has_cache = crumb_cache_path(crumb_cl_api_used.survey_cache, path, sizeof path);
     if (has_cache && recall(path, &d->k, &d->survey, note, size)) return;
     if (ask(folder, &d->found, d->answer, &d->survey, note, size) && has_cache) remember(path, &d->k, d->answer);
 }
@@ -190,23 +181,27 @@ void crumb_cl_discover(crumb_cl_found *out) {
     *out = (crumb_cl_found){0};
     discovery *d = calloc(1, sizeof *d);
     if (!d) {
-        snprintf(out->note, sizeof out->note, "there is not enough memory to look for OpenCL devices");
+        snprintf(out->note, sizeof out->note, "there is not enough memory to look for %s devices",
+                 crumb_cl_api_used.name);
         return;
     }
-    find_icds(&d->found);
-    const char *more = getenv("OCL_ICD_FILENAMES"); /* drivers without a file of their own */
-    if (d->found.n || (more && *more)) take_survey(d, out->note, sizeof out->note);
+    crumb_cl_driver_files_find(&d->found);
+    if (d->found.n || d->found.more) take_survey(d, out->note, sizeof out->note);
     for (int order = 0; order < 3; order++)
         for (size_t i = 0; i < d->survey.n_devices; i++)
             if (order_of(&d->survey.device[i]) == order) out->device[out->n++] = d->survey.device[i];
     bool has_gpu = out->n && order_of(&out->device[0]) < 2;
-    if (!has_gpu && !*out->note) crumb_cl_advise(d->found.n, out->note, sizeof out->note);
+    if (!has_gpu && !*out->note && !crumb_cl_driver_advise(out->note, sizeof out->note)) {
+        crumb_cl_machine machine;
+        crumb_cl_machine_look("", d->found.more ? (size_t)d->survey.n_platforms : d->found.n, &machine);
+        crumb_cl_advise(&machine, out->note, sizeof out->note);
+    }
     free(d);
 }
 
 void crumb_cl_discover_again(void) {
     char path[1024];
-    if (crumb_cache_path(cache_name, path, sizeof path)) crumb_cache_write(path, "", 0, NULL);
+    if (crumb_cache_path(crumb_cl_api_used.survey_cache, path, sizeof path)) crumb_cache_write(path, "", 0, NULL);
 }
 
 void crumb_cl_device_name(size_t index, char out[16]) {
@@ -241,8 +236,9 @@ void crumb_cl_describe(const crumb_cl_facts *f, size_t index, crumb_device_listi
     crumb_cl_device_name(index, out->name);
     snprintf(out->detail, sizeof out->detail, "%.90s", f->name);
     snprintf(out->driver, sizeof out->driver, "%.80s %.60s", f->platform_name, f->driver);
+    snprintf(out->pci, sizeof out->pci, "%.20s", f->pci);
     snprintf(out->unusable, sizeof out->unusable, "%s", f->unusable);
     snprintf(out->units, sizeof out->units, "%s", f->xe_cores ? "Xe-cores" : "compute units");
     describe_features(f, out->features, sizeof out->features);
-    crumb_cl_advise_device(f, out->advice, sizeof out->advice);
+    crumb_cl_advise_device(f, crumb_cl_pci_region("", f->pci), out->advice, sizeof out->advice);
 }

@@ -1,4 +1,4 @@
-/* What is known of an OpenCL device, as one line of text per fact: a process of its own finds out (survey.c) and
+/* What is known of a device, as one line of text per fact: a process of its own finds out (survey.c) and
  * writes, the backend reads (discover.c) and keeps the text in the user's cache. */
 #ifndef CRUMB_CL_FACTS_H
 #define CRUMB_CL_FACTS_H
@@ -25,6 +25,7 @@ enum { CRUMB_CL_MAX_DEVICES = 16, CRUMB_CL_TEXT = 160 };
     X(max_alloc_bytes)                                                                                                 \
     X(local_bytes)                                                                                                     \
     X(max_work_group)                                                                                                  \
+    X(cache_bytes)     /* of the cache that all units share; 0: unknown */                                             \
     X(align_bytes)     /* of sub-buffers */                                                                            \
     X(ip_version)      /* Intel's; 0: unknown */                                                                       \
     X(rounds_division) /* -cl-fp32-correctly-rounded-divide-sqrt */                                                    \
@@ -38,6 +39,8 @@ enum { CRUMB_CL_MAX_DEVICES = 16, CRUMB_CL_TEXT = 160 };
     X(has_bf16)                                                                                                        \
     X(has_command_buffer)                                                                                              \
     X(is_wrong) /* unusable because it computes wrong results, and for no other reason */
+
+#define CRUMB_CL_VENDOR_INTEL 0x8086
 
 #define CRUMB_CL_TEXT_MEMBER(name)   char name[CRUMB_CL_TEXT];
 #define CRUMB_CL_NUMBER_MEMBER(name) uint64_t name;

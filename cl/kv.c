@@ -1,23 +1,18 @@
 #include "cl/kv.h"
 
+#include "cl/rendezvous.h"
+
 #include "host/base/checked.h"
 #include "host/base/memory.h"
+#include "host/kernel/kv.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { KEY_BLOCK = 16, KV_GROUP = 32 };
-
-/* Of 16 positions of a head, as KV_BLOCK_BYTES in cl/kernels/common.cl. */
-static uint64_t block_bytes(const crumb_kv_params *p) {
-    if (p->type == CRUMB_KV_F16) return 2ull * KEY_BLOCK * p->head_dim;
-    return KEY_BLOCK * (2 * crumb_div_up(p->head_dim, KV_GROUP) + crumb_round_up(p->head_dim, 8));
-}
-
 static crumb_status layer_bytes(const crumb_kv_params *p, uint32_t head_blocks, uint64_t *out, crumb_error *err) {
     uint64_t n;
-    bool fits = crumb_mul_u64(head_blocks, block_bytes(p), &n) && crumb_mul_u64(n, p->n_head_kv, &n) &&
-                crumb_mul_u64(n, p->n_sequences, &n) && n < UINT64_MAX / 4;
+    bool fits = crumb_mul_u64(head_blocks, crumb_kv_page_bytes(p->type, p->head_dim), &n) &&
+                crumb_mul_u64(n, p->n_head_kv, &n) && crumb_mul_u64(n, p->n_sequences, &n) && n < UINT64_MAX / 4;
     *out = fits ? n : 0;
     if (fits && p->n_layers && n) return CRUMB_OK;
     return crumb_fail(err, fits ? CRUMB_ERR_ARGUMENT : CRUMB_ERR_MEMORY,
@@ -27,7 +22,7 @@ static crumb_status layer_bytes(const crumb_kv_params *p, uint32_t head_blocks, 
 
 void crumb_cl_kv_destroy(crumb_device *d, crumb_kv_cache *kv) {
     if (!kv) return;
-    for (uint32_t i = 0; kv->keys && kv->values && i < kv->params.n_layers; i++) {
+    for (uint32_t i = 0; kv->keys && kv->values && !kv->lent && i < kv->params.n_layers; i++) {
         crumb_cl_memory_free(d, &kv->keys[i]);
         crumb_cl_memory_free(d, &kv->values[i]);
     }
@@ -37,16 +32,41 @@ void crumb_cl_kv_destroy(crumb_device *d, crumb_kv_cache *kv) {
     free(kv);
 }
 
+/* Zeros, since pages that move to another device do so whole: what they hold of positions that nobody has reached must
+ * not be NaN there. */
+static crumb_status allocate_zeros(crumb_device *d, uint64_t n_bytes, crumb_cl_memory *out, crumb_error *err) {
+    CRUMB_TRY(crumb_cl_memory_create(d, n_bytes, "the KV cache", out, err));
+    const crumb_cl_code code = crumb_cl_driver_zero(d, out);
+    return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, d->label, "clearing the KV cache", code);
+}
+
+/* Memory that other devices' caches may be in as well. */
+static crumb_status borrow(crumb_device *d, crumb_kv_cache *kv, uint64_t layer_bytes, crumb_error *err) {
+    kv->lent = true;
+    for (uint32_t i = 0; i < kv->params.n_layers; i++)
+        for (int values = 0; values < 2; values++) {
+            void *at = kv->params.pages[i][values];
+            if (!crumb_cl_shared_has(d, at, layer_bytes))
+                return crumb_fail(err, CRUMB_ERR_ARGUMENT,
+                                  "keys or values of layer %u lie in memory that %s does not share", i, d->label);
+            (values ? kv->values : kv->keys)[i] = (crumb_cl_memory){.usm = at, .n_bytes = layer_bytes};
+        }
+    kv->params.pages = NULL; /* the caller's */
+    return CRUMB_OK;
+}
+
 static crumb_status allocate(crumb_device *d, crumb_kv_cache *kv, uint64_t *n_bytes, crumb_error *err) {
     const crumb_kv_params *p = &kv->params;
     uint64_t n;
-    kv->head_blocks = (uint32_t)crumb_div_up(p->n_ctx, KEY_BLOCK);
+    kv->head_blocks = (uint32_t)crumb_div_up(p->n_ctx, CRUMB_KV_PAGE);
     CRUMB_TRY(layer_bytes(p, kv->head_blocks, &n, err));
     CRUMB_TRY(crumb_calloc(p->n_layers, sizeof *kv->keys, "the KV cache", (void **)&kv->keys, err));
     CRUMB_TRY(crumb_calloc(p->n_layers, sizeof *kv->values, "the KV cache", (void **)&kv->values, err));
+    *n_bytes = 0;
+    if (p->pages) return borrow(d, kv, n, err);
     for (uint32_t i = 0; i < p->n_layers; i++) {
-        CRUMB_TRY(crumb_cl_memory_create(d, n, "the KV cache", &kv->keys[i], err));
-        CRUMB_TRY(crumb_cl_memory_create(d, n, "the KV cache", &kv->values[i], err));
+        CRUMB_TRY(allocate_zeros(d, n, &kv->keys[i], err));
+        CRUMB_TRY(allocate_zeros(d, n, &kv->values[i], err));
     }
     *n_bytes = 2 * n * p->n_layers;
     return CRUMB_OK;
@@ -71,6 +91,41 @@ crumb_status crumb_cl_kv_create(crumb_device *d, const crumb_kv_params *params, 
         crumb_cl_kv_destroy(d, kv);
     return status;
 }
+
+/* ---- moving parts of it -------------------------------------------------------------------------------------- */
+
+/* One copy for each layer's and head's run of pages; all are under way before any is waited for. */
+static crumb_status move_range(crumb_device *d, const crumb_kv_cache *kv, const crumb_kv_range *r, bool write,
+                               char *bytes, crumb_error *err) {
+    CRUMB_TRY(crumb_kv_range_check(&kv->params, r, err));
+    const uint64_t page_bytes = crumb_kv_page_bytes(kv->params.type, kv->params.head_dim);
+    const uint64_t n = crumb_kv_run_bytes(&kv->params, r), first = r->position / CRUMB_KV_PAGE;
+    crumb_cl_code code = CRUMB_CL_OK;
+    for (uint32_t layer = r->layer; layer < r->layer + r->n_layers; layer++)
+        for (int values = 0; values < 2; values++)
+            for (uint32_t head = r->head; head < r->head + r->n_heads && code == CRUMB_CL_OK; head++, bytes += n) {
+                const crumb_cl_memory *m = values ? &kv->values[layer] : &kv->keys[layer];
+                const uint64_t heads = (uint64_t)r->sequence * kv->params.n_head_kv + head;
+                const uint64_t offset = (heads * kv->head_blocks + first) * page_bytes;
+                code = write ? crumb_cl_driver_write(d, m, offset, bytes, n, false)
+                             : crumb_cl_driver_read(d, m, offset, bytes, n, false);
+            }
+    const crumb_cl_code done = crumb_cl_queue_finish(d, d->queue); /* also where one was refused */
+    if (code == CRUMB_CL_OK) code = done;
+    return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, d->label, "moving keys and values", code);
+}
+
+crumb_status crumb_cl_kv_read(crumb_device *d, const crumb_kv_cache *kv, const crumb_kv_range *range, void *to,
+                              crumb_error *err) {
+    return move_range(d, kv, range, false, to, err);
+}
+
+crumb_status crumb_cl_kv_write(crumb_device *d, crumb_kv_cache *kv, const crumb_kv_range *range, const void *from,
+                               crumb_error *err) {
+    return move_range(d, kv, range, true, (char *)(uintptr_t)from, err);
+}
+
+/* ---- tables of cosines and sines ----------------------------------------------------------------------------- */
 
 /* Angles in double, as the CPU's: in float, positions of some thousands would lose the low bits of the angle. */
 static void fill_turns(float *table, const float *inv_freq, uint32_t half, uint32_t n_ctx, float magnitude) {

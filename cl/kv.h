@@ -18,7 +18,8 @@ enum { CRUMB_CL_MAX_TURNS = 4 };
 struct crumb_kv_cache {
     crumb_kv_params params;
     crumb_cl_memory *keys, *values; /* [n_layers] */
-    uint32_t head_blocks;           /* of 16 positions */
+    bool lent;                      /* they are crumb_kv_params.pages */
+    uint32_t head_blocks;           /* pages of a sequence's head */
     crumb_cl_turns turns[CRUMB_CL_MAX_TURNS];
     uint32_t n_turns;
 };
@@ -26,6 +27,10 @@ struct crumb_kv_cache {
 crumb_status crumb_cl_kv_create(crumb_device *d, const crumb_kv_params *params, crumb_kv_cache **out, uint64_t *n_bytes,
                                 crumb_error *err);
 void crumb_cl_kv_destroy(crumb_device *d, crumb_kv_cache *kv);
+crumb_status crumb_cl_kv_read(crumb_device *d, const crumb_kv_cache *kv, const crumb_kv_range *range, void *to,
+                              crumb_error *err);
+crumb_status crumb_cl_kv_write(crumb_device *d, crumb_kv_cache *kv, const crumb_kv_range *range, const void *from,
+                               crumb_error *err);
 /* The table for these frequencies, made when it is first asked for. */
 crumb_status crumb_cl_kv_turns(crumb_device *d, crumb_kv_cache *kv, const float *inv_freq, uint32_t dims,
                                float magnitude, const crumb_cl_memory **out, crumb_error *err);

@@ -26,7 +26,7 @@ crumb_status crumb_cl_launch_begin(crumb_cl_recorder *r, const char *file, const
     crumb_plan *p = r->p;
     crumb_cl_launch *launch;
     CRUMB_TRY(next_launch(r, name, &launch, err));
-    CRUMB_TRY(crumb_cl_kernel_create(p->device, file, options, name, &launch->kernel, err));
+    CRUMB_TRY(crumb_cl_kernel_create(p->device, file, options, name, &launch->call, err));
     p->n_launches++;
     *out = (crumb_cl_builder){.r = r, .launch = launch, .name = name, .err = err};
     crumb_cl_arg_memory(out, &p->batch);
@@ -42,13 +42,13 @@ crumb_status crumb_cl_launch_sgemm(crumb_cl_recorder *r, const crumb_cl_sgemm *s
     launch->sgemm = *sgemm;
     launch->time = time;
     p->n_launches++;
-    cl_int code = crumb_cl_blas_sgemm(p->device->blas, sgemm, crumb_cl_most_rows(r), p->device->queue, NULL);
-    if (code == CL_SUCCESS) code = clFinish(p->device->queue);
-    return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, p->device->label, "CLBlast's Sgemm", code);
+    crumb_cl_code code = crumb_cl_blas_sgemm(p->device->blas, sgemm, crumb_cl_most_rows(r), p->device->queue, NULL);
+    if (code == CRUMB_CL_OK) code = crumb_cl_queue_finish(p->device, p->device->queue);
+    return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, p->device->label, "CLBlast's Sgemm", code);
 }
 
-static void note(crumb_cl_builder *b, cl_int code) {
-    if (code != CL_SUCCESS && b->code == CL_SUCCESS) {
+static void note(crumb_cl_builder *b, crumb_cl_code code) {
+    if (code != CRUMB_CL_OK && b->code == CRUMB_CL_OK) {
         b->code = code;
         b->refused = b->n_args;
     }
@@ -56,7 +56,7 @@ static void note(crumb_cl_builder *b, cl_int code) {
 }
 
 static void arg(crumb_cl_builder *b, size_t size, const void *value) {
-    note(b, clSetKernelArg(b->launch->kernel, b->n_args, size, value));
+    note(b, crumb_cl_call_set(b->launch->call, b->n_args, size, value));
 }
 
 void crumb_cl_arg_u32(crumb_cl_builder *b, uint32_t value) {
@@ -75,11 +75,10 @@ void crumb_cl_arg_local(crumb_cl_builder *b, uint64_t n_bytes) {
     arg(b, (size_t)n_bytes, NULL);
 }
 void crumb_cl_arg_null(crumb_cl_builder *b) {
-    cl_mem none = NULL; /* and not NULL for the argument itself, which some drivers take amiss */
-    arg(b, sizeof(cl_mem), &none);
+    crumb_cl_arg_memory(b, NULL);
 }
 void crumb_cl_arg_memory(crumb_cl_builder *b, const crumb_cl_memory *memory) {
-    note(b, crumb_cl_set_memory(b->r->p->device, b->launch->kernel, b->n_args, memory));
+    note(b, crumb_cl_call_set_memory(b->r->p->device, b->launch->call, b->n_args, memory));
 }
 void crumb_cl_arg_value(crumb_cl_builder *b, crumb_value v) {
     if (v == CRUMB_NO_VALUE)
@@ -111,7 +110,7 @@ void crumb_cl_arg_codebook(crumb_cl_builder *b, const crumb_matrix *w) {
 crumb_status crumb_cl_launch_end(crumb_cl_builder *b, size_t groups, size_t local, uint8_t row_dim, uint32_t tokens) {
     crumb_cl_launch *l = b->launch;
     CRUMB_TRY(b->status);
-    if (b->code != CL_SUCCESS)
+    if (b->code != CRUMB_CL_OK)
         return crumb_fail(b->err, CRUMB_ERR_DEVICE, "%s: argument %u of kernel %s is refused: %s",
                           b->r->p->device->label, b->refused, b->name, crumb_cl_error_name(b->code));
     size_t row_groups = row_dim == CRUMB_CL_NO_DIM ? 1 : crumb_div_up(crumb_cl_most_rows(b->r), tokens);

@@ -27,15 +27,10 @@ static crumb_status check_budget(const crumb_device *d, uint64_t n_bytes, const 
 
 crumb_status crumb_cl_memory_create(crumb_device *d, uint64_t n_bytes, const char *what, crumb_cl_memory *out,
                                     crumb_error *err) {
-    cl_int code = CL_SUCCESS;
     *out = (crumb_cl_memory){.n_bytes = n_bytes ? n_bytes : 64};
     CRUMB_TRY(check_budget(d, out->n_bytes, what, err));
-    if (d->has_usm)
-        out->usm = d->usm.device_alloc(d->context, d->id, NULL, (size_t)out->n_bytes, 0, &code);
-    else
-        out->mem = clCreateBuffer(d->context, CL_MEM_READ_WRITE, (size_t)out->n_bytes, NULL, &code);
-    if (code == CL_SUCCESS && !out->usm && !out->mem) code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
-    if (code != CL_SUCCESS) {
+    const crumb_cl_code code = crumb_cl_driver_allocate(d, out);
+    if (code != CRUMB_CL_OK) {
         *out = (crumb_cl_memory){0};
         return crumb_cl_fail(err, d->label, what, code);
     }
@@ -44,47 +39,33 @@ crumb_status crumb_cl_memory_create(crumb_device *d, uint64_t n_bytes, const cha
 }
 
 void crumb_cl_memory_free(crumb_device *d, crumb_cl_memory *m) {
-    if (m->usm) d->usm.release(d->context, m->usm);
-    if (m->mem) clReleaseMemObject(m->mem);
-    if (m->usm || m->mem) d->allocated_bytes -= m->n_bytes;
+    if (m->usm || m->mem) {
+        crumb_cl_driver_free(d, m);
+        d->allocated_bytes -= m->n_bytes;
+    }
     *m = (crumb_cl_memory){0};
 }
 
 crumb_status crumb_cl_memory_write(crumb_device *d, const crumb_cl_memory *m, const void *from, uint64_t n_bytes,
                                    crumb_error *err) {
-    cl_int code = m->usm ? d->usm.copy(d->queue, CL_TRUE, m->usm, from, (size_t)n_bytes, 0, NULL, NULL)
-                         : clEnqueueWriteBuffer(d->queue, m->mem, CL_TRUE, 0, (size_t)n_bytes, from, 0, NULL, NULL);
-    return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, d->label, "copying to the device", code);
-}
-
-cl_int crumb_cl_memory_read(crumb_device *d, const crumb_cl_memory *m, void *to, uint64_t n_bytes, bool blocking) {
-    cl_bool wait = blocking ? CL_TRUE : CL_FALSE;
-    if (m->usm) return d->usm.copy(d->queue, wait, to, m->usm, (size_t)n_bytes, 0, NULL, NULL);
-    return clEnqueueReadBuffer(d->queue, m->mem, wait, 0, (size_t)n_bytes, to, 0, NULL, NULL);
+    const crumb_cl_code code = crumb_cl_driver_write(d, m, 0, from, n_bytes, true);
+    return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, d->label, "copying to the device", code);
 }
 
 crumb_status crumb_cl_host_create(crumb_device *d, uint64_t n_bytes, void **out, crumb_error *err) {
-    cl_int code = CL_SUCCESS;
     if (!d->has_usm) return crumb_calloc(1, n_bytes, "a plan's results", out, err);
-    *out = d->usm.host_alloc(d->context, NULL, (size_t)n_bytes, 0, &code);
-    if (*out && code == CL_SUCCESS) {
-        memset(*out, 0, (size_t)n_bytes);
-        return CRUMB_OK;
-    }
-    return crumb_cl_fail(err, d->label, "a plan's results", code ? code : CL_OUT_OF_HOST_MEMORY);
+    const crumb_cl_code code = crumb_cl_driver_allocate_host(d, n_bytes, 0, out);
+    if (code != CRUMB_CL_OK) return crumb_cl_fail(err, d->label, "a plan's results", code);
+    memset(*out, 0, (size_t)n_bytes);
+    return CRUMB_OK;
 }
 
 void crumb_cl_host_free(crumb_device *d, void *p) {
     if (!p) return;
     if (d->has_usm)
-        d->usm.release(d->context, p);
+        crumb_cl_driver_free_host(d, p);
     else
         free(p);
-}
-
-cl_int crumb_cl_set_memory(const crumb_device *d, cl_kernel k, cl_uint index, const crumb_cl_memory *memory) {
-    if (memory->usm) return d->usm.set_arg(k, index, memory->usm);
-    return clSetKernelArg(k, index, sizeof(cl_mem), &memory->mem);
 }
 
 /* ---- weights ------------------------------------------------------------------------------------------------- */
@@ -129,12 +110,11 @@ static crumb_status list_add(piece_list *list, const void *item, size_t size, cr
 /* Memory shared with the host where the device has the machine's and takes it at once; else pages of the host. */
 static crumb_status allocate_host(crumb_device *d, crumb_buffer *b, const char *what, crumb_error *err) {
     void *memory = NULL;
-    cl_int code = CL_SUCCESS;
     if (d->has_usm && d->facts.unified && b->n_bytes <= d->facts.max_alloc_bytes) {
         CRUMB_TRY(check_budget(d, b->n_bytes, what, err));
-        memory = d->usm.host_alloc(d->context, NULL, (size_t)b->n_bytes, SLAB_ALIGN, &code);
+        if (crumb_cl_driver_allocate_host(d, b->n_bytes, SLAB_ALIGN, &memory) != CRUMB_CL_OK) memory = NULL;
     }
-    if (memory && code == CL_SUCCESS) {
+    if (memory) {
         memset(memory, 0, (size_t)b->n_bytes);
         b->shared = true;
         d->allocated_bytes += b->n_bytes;
@@ -178,7 +158,7 @@ void crumb_cl_buffer_destroy(crumb_device *d, crumb_buffer *b) {
     free(b->owned.items);
     free(b->pieces.items);
     if (b->shared) {
-        d->usm.release(d->context, b->host);
+        crumb_cl_driver_free_host(d, b->host);
         d->allocated_bytes -= b->n_bytes;
     } else {
         crumb_pages_free(b->host, b->n_bytes);
@@ -311,6 +291,6 @@ crumb_status crumb_cl_weights_read(crumb_device *d, const void *host, uint64_t n
         memcpy(to, host, (size_t)n_bytes);
         return CRUMB_OK;
     }
-    cl_int code = crumb_cl_memory_read(d, &memory, to, n_bytes, true);
-    return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, d->label, "reading from the device", code);
+    const crumb_cl_code code = crumb_cl_driver_read(d, &memory, 0, to, n_bytes, true);
+    return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, d->label, "reading from the device", code);
 }

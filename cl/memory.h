@@ -1,4 +1,5 @@
-/* Memory of an OpenCL device. Where it has cl_intel_unified_shared_memory an allocation is a pointer, else a cl_mem.
+/* Memory of a device. With Level Zero, and with OpenCL where it has cl_intel_unified_shared_memory, an allocation is a
+ * pointer, else a cl_mem.
  *
  * Weights: ops name them by the host's addresses. A device that shares the machine's memory reads them there (host
  * USM). For others the host writes into pages of its own: with device USM each committed range is copied and the pages
@@ -10,11 +11,11 @@
 
 #include "cl/device.h"
 
-typedef struct crumb_cl_memory {
-    void *usm;  /* device or host USM, or */
-    cl_mem mem; /* a buffer; neither: no memory */
+struct crumb_cl_memory {
+    void *usm; /* device or host USM, or */
+    void *mem; /* a cl_mem; neither: no memory */
     uint64_t n_bytes;
-} crumb_cl_memory;
+};
 
 /* Fails with MEMORY, naming `what` and the sizes, also where it would take what the device's other users need. */
 crumb_status crumb_cl_memory_create(crumb_device *d, uint64_t n_bytes, const char *what, crumb_cl_memory *out,
@@ -23,15 +24,10 @@ void crumb_cl_memory_free(crumb_device *d, crumb_cl_memory *m);
 /* From the host, at its beginning; returns when `from` may be changed. */
 crumb_status crumb_cl_memory_write(crumb_device *d, const crumb_cl_memory *m, const void *from, uint64_t n_bytes,
                                    crumb_error *err);
-/* To the host, in the order of the queue; `blocking` or not. An OpenCL code. */
-cl_int crumb_cl_memory_read(crumb_device *d, const crumb_cl_memory *m, void *to, uint64_t n_bytes, bool blocking);
 
 /* Host memory, zeroed, that the device can copy from and to quickly; freed with crumb_cl_host_free. */
 crumb_status crumb_cl_host_create(crumb_device *d, uint64_t n_bytes, void **out, crumb_error *err);
 void crumb_cl_host_free(crumb_device *d, void *p);
-
-/* A kernel's argument. `memory` without memory sets a null pointer. */
-cl_int crumb_cl_set_memory(const crumb_device *d, cl_kernel k, cl_uint index, const crumb_cl_memory *memory);
 
 /* Copies of memory that no buffer of the device holds: tables of the program's own, weights in tests. */
 typedef struct crumb_cl_copies {

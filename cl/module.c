@@ -1,12 +1,13 @@
-/* The OpenCL backend as a module: libcrumb-cl.so exports this and nothing else. */
+/* A GPU backend as a module: libcrumb-cl.so or libcrumb-ze.so exports this and nothing else. */
 #include "cl/device.h"
 #include "cl/kv.h"
 #include "cl/memory.h"
 #include "cl/plan.h"
+#include "cl/rendezvous.h"
 #include "cl/suite.h"
 
 static const crumb_backend backend = {
-    .name = "cl",
+    .name = CRUMB_MODULE_BACKEND,
     .device = {.list = crumb_cl_device_list,
                .open = crumb_cl_device_open,
                .close = crumb_cl_device_close,
@@ -16,7 +17,11 @@ static const crumb_backend backend = {
                .buffer_read = crumb_cl_weights_read,
                .buffer_destroy = crumb_cl_buffer_destroy,
                .kv_create = crumb_cl_kv_create,
-               .kv_destroy = crumb_cl_kv_destroy},
+               .kv_destroy = crumb_cl_kv_destroy,
+               .kv_read = crumb_cl_kv_read,
+               .kv_write = crumb_cl_kv_write,
+               .shared_create = crumb_cl_shared_create,
+               .shared_destroy = crumb_cl_shared_destroy},
     .plan = {.record = crumb_cl_plan_record,
              .write = crumb_cl_plan_write,
              .replay = crumb_cl_plan_replay,
@@ -28,6 +33,6 @@ static const crumb_backend backend = {
 
 extern const crumb_module crumb_module_entry;
 CRUMB_API const crumb_module crumb_module_entry = {.interface = CRUMB_MODULE_INTERFACE,
-                                                   .version = CRUMB_CL_VERSION,
+                                                   .version = CRUMB_MODULE_VERSION,
                                                    .backend = &backend,
                                                    .suite = &crumb_kernel_suite_cl};

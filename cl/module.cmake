@@ -1,12 +1,8 @@
-# libcrumb-cl.so and crumb-cl-survey, where OpenCL's headers and loader are. Nothing else links OpenCL: crumb loads the
-# module when it can. Both have copies of what they use of host/, since libcrumb.so exports its public interface only.
-pkg_check_modules(OPENCL IMPORTED_TARGET OpenCL)
-if(NOT OPENCL_FOUND)
-  message(STATUS "OpenCL is not there (Debian: ocl-icd-opencl-dev): building without the GPU backend")
-  return()
-endif()
+# The GPU backends' modules: this folder with one implementation of cl/driver.h each. crumb loads a module when it can,
+# and links none of their APIs. They have copies of what they use of host/, since libcrumb.so exports its public interface
+# only.
 
-# The kernels' text is part of the module: a row for each file, in the order of their names.
+# The kernels' text is part of a module: a row for each file, in the order of their names.
 file(GLOB CRUMB_CL_KERNELS CONFIGURE_DEPENDS cl/kernels/*.cl)
 list(SORT CRUMB_CL_KERNELS)
 set(CRUMB_CL_ROWS "")
@@ -16,28 +12,24 @@ foreach(kernel IN LISTS CRUMB_CL_KERNELS)
   string(APPEND CRUMB_CL_ROWS "CRUMB_CL_FILE(crumb_cl_text_${symbol}, \"${file}\")\n")
 endforeach()
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/generated/cl/files.inc CONTENT "${CRUMB_CL_ROWS}")
-
-set(CRUMB_CL_BASE host/base/cache.c host/base/error.c host/base/file.c host/base/memory.c host/base/module.c
-    host/base/process.c host/base/thread.c host/kernel/knob.c host/kernel/op.c host/kernel/trial.c host/lowbit/index.c host/lowbit/tile.c host/lowbit/types.c)
-file(GLOB CRUMB_CL_SOURCES CONFIGURE_DEPENDS cl/*.c)
-list(FILTER CRUMB_CL_SOURCES EXCLUDE REGEX "/cl/survey\\.c$")
-
-add_library(crumb_cl_objects OBJECT ${CRUMB_CL_SOURCES} ${CRUMB_CL_BASE})
-target_compile_definitions(crumb_cl_objects PRIVATE CRUMB_CL_VERSION="${PROJECT_VERSION}")
-target_include_directories(crumb_cl_objects PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/generated)
-target_link_libraries(crumb_cl_objects PUBLIC crumb_options Threads::Threads m ${CMAKE_DL_LIBS} PkgConfig::OPENCL)
 set_source_files_properties(cl/text.c PROPERTIES COMPILE_OPTIONS "-Wa,-I${CMAKE_SOURCE_DIR}/cl/kernels"
                             OBJECT_DEPENDS "${CRUMB_CL_KERNELS}")
 
-add_library(crumb_cl MODULE)
-target_link_libraries(crumb_cl PRIVATE crumb_cl_objects)
-target_link_options(crumb_cl PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cl/module.map)
-set_property(TARGET crumb_cl PROPERTY LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cl/module.map)
-set_target_properties(crumb_cl PROPERTIES OUTPUT_NAME crumb-cl LINKER_LANGUAGE C)
+set(CRUMB_GPU_BASE host/base/cache.c host/base/error.c host/base/file.c host/base/memory.c host/base/module.c
+    host/base/process.c host/base/thread.c host/kernel/knob.c host/kernel/kv.c host/kernel/op.c host/kernel/rendezvous.c host/kernel/trial.c host/lowbit/blocks.c host/lowbit/index.c host/lowbit/tile.c host/lowbit/types.c)
+file(GLOB CRUMB_GPU_SOURCES CONFIGURE_DEPENDS cl/*.c)
 
-add_executable(crumb_cl_survey tools/cl-survey/main.c cl/facts.c cl/survey.c)
-target_link_libraries(crumb_cl_survey PRIVATE crumb_options PkgConfig::OPENCL)
-set_target_properties(crumb_cl_survey PROPERTIES OUTPUT_NAME crumb-cl-survey)
-
-install(TARGETS crumb_cl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/crumb)
-install(TARGETS crumb_cl_survey RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/crumb)
+# crumb_gpu_module(NAME source...): libcrumb-NAME.so of these sources, and the target crumb_NAME_objects that they are in.
+function(crumb_gpu_module name)
+  add_library(crumb_${name}_objects OBJECT ${CRUMB_GPU_SOURCES} ${CRUMB_GPU_BASE} ${ARGN})
+  target_compile_definitions(crumb_${name}_objects PRIVATE CRUMB_MODULE_VERSION="${PROJECT_VERSION}"
+                             CRUMB_MODULE_BACKEND="${name}")
+  target_include_directories(crumb_${name}_objects PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/generated)
+  target_link_libraries(crumb_${name}_objects PUBLIC crumb_options Threads::Threads m ${CMAKE_DL_LIBS})
+  add_library(crumb_${name} MODULE)
+  target_link_libraries(crumb_${name} PRIVATE crumb_${name}_objects)
+  target_link_options(crumb_${name} PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cl/module.map)
+  set_property(TARGET crumb_${name} PROPERTY LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cl/module.map)
+  set_target_properties(crumb_${name} PROPERTIES OUTPUT_NAME crumb-${name} LINKER_LANGUAGE C)
+  install(TARGETS crumb_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/crumb)
+endfunction()

@@ -6,6 +6,7 @@
 #include "cl/blas.h"
 #include "cl/commands.h"
 #include "cl/kv.h"
+#include "cl/rendezvous.h"
 #include "host/kernel/op.h"
 
 /* As cl/kernels/common.cl has them. */
@@ -30,13 +31,13 @@ typedef enum crumb_cl_time {
 } crumb_cl_time;
 
 typedef struct crumb_cl_launch {
-    cl_kernel kernel;
+    crumb_cl_call call;
     const char *name;     /* of its row in kernels.def where an op has several, else of its function */
     crumb_cl_sgemm sgemm; /* instead of a kernel where it has a matrix */
     crumb_cl_time time;
     bool on_outputs;         /* works on the rows that SELECT kept; left out where there are none */
     bool splits_keys;        /* dimension 0 counts the plan's chunks */
-    bool merges_keys;        /* argument 1 is the plan's chunks */
+    bool merges_keys;        /* argument 1 is the plan's chunks; left out where there is one */
     uint8_t n_dims, row_dim; /* row_dim: the dimension that counts rows; CRUMB_CL_NO_DIM: none does */
     uint32_t tokens;         /* rows that a work-group takes */
     size_t groups[3];        /* for as many rows as the plan takes */
@@ -47,7 +48,8 @@ typedef struct crumb_cl_value {
     uint32_t width, max_rows;
     size_t owner; /* the first value of its slot, which has the memory */
     crumb_cl_memory memory;
-    bool written, on_outputs; /* by an op; behind SELECT */
+    bool written, on_outputs; /* by an op or another device; behind SELECT */
+    bool lent;                /* memory is what shared_create has made, or the plan's results */
     bool readable;            /* nothing overwrites it before the plan's end, and it is not folded away */
 } crumb_cl_value;
 
@@ -59,9 +61,11 @@ struct crumb_plan {
     size_t n_values;
     crumb_cl_launch *launches;
     size_t n_launches, launch_capacity;
+    crumb_cl_meetings meetings;
     crumb_cl_copies copies;
     crumb_cl_memory batch, q, sx, qsum, partials; /* the batch; quantized activations; attention's chunks */
     crumb_cl_memory keys[2];                      /* what TOP's launches hand on */
+    crumb_cl_memory scratch; /* with USM all of these and values lie in it, if the device takes it at once */
     uint64_t scratch_bytes;
     crumb_rows_rule rule;
     crumb_inputs inputs;
@@ -70,21 +74,24 @@ struct crumb_plan {
     bool has_select, has_attention;
     uint32_t chunks, max_chunks; /* of keys: what launches are set for; what partials hold */
 
-    crumb_cl_batch *host_batch;
-    crumb_value result; /* what a replay reads by itself: the last op's */
-    float *results;     /* [rows][width] of it */
-    float *other;       /* of the value read last besides; NULL: none yet */
+    crumb_cl_batch *host_batch; /* where the device shares the machine's memory kernels read it, else a copy */
+    crumb_value result;         /* what a replay reads by itself: the last op's */
+    float *results;             /* [rows][width] of it, and its memory where only the op that makes it knows it */
+    float *other;               /* of the value read last besides; NULL: none yet */
     uint64_t other_bytes;
     uint32_t n_rows, n_outputs, number;
 
     crumb_cl_commands commands;
     crumb_plan_times *times; /* NULL: not measured */
-    cl_event *events;        /* [n_launches] while measured */
+    crumb_cl_event *events;  /* [n_launches] while measured */
 };
 
 static inline const crumb_cl_memory *crumb_cl_value_memory(const crumb_plan *p, crumb_value v) {
     return &p->values[p->values[v].owner].memory;
 }
+
+/* Bytes of a value's rows in this replay. */
+uint64_t crumb_cl_value_bytes(const crumb_plan *p, const crumb_cl_value *v);
 
 /* A launch's global sizes for the rows of this replay; false: it has none. */
 bool crumb_cl_launch_sizes(const crumb_plan *p, const crumb_cl_launch *l, size_t global[3]);

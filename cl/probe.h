@@ -19,8 +19,8 @@ double crumb_cl_probe_launch(crumb_cl_probe *p); /* ns that each of many kernels
 /* Puts other data in the place of what the device's caches hold. */
 crumb_status crumb_cl_probe_flush(crumb_cl_probe *p, crumb_error *err);
 
-/* Nanoseconds from the begin of one kernel to the end of another, on the measuring queue, once both are done; releases
- * the events. 0: the driver does not say. */
-double crumb_cl_event_ns(cl_event first, cl_event last);
+/* Nanoseconds from the begin of one launch to the end of another, once both are done; releases the events, of which
+ * the first may be NULL: there is one. 0: the driver does not say. */
+double crumb_cl_events_ns(crumb_device *d, crumb_cl_event first, crumb_cl_event last);
 
 #endif

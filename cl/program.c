@@ -20,7 +20,8 @@ enum { MAX_BINARY = 64 << 20, KEY_SIZE = 2048 };
 static void cache_file(const char *key, char *path, size_t size) {
     char name[64];
     uint64_t a = crumb_hash(CRUMB_HASH_SEED, key, strlen(key));
-    snprintf(name, sizeof name, "cl-programs/%016" PRIx64 "%016" PRIx64, a, crumb_hash(a, key, strlen(key)));
+    snprintf(name, sizeof name, "%.20s/%016" PRIx64 "%016" PRIx64, crumb_cl_api_used.programs, a,
+             crumb_hash(a, key, strlen(key)));
     if (!crumb_cache_path(name, path, size)) path[0] = 0;
 }
 
@@ -44,78 +45,57 @@ static unsigned char *recall(const char *path, const char *key, size_t *n_binary
     return binary;
 }
 
-static void remember(const crumb_device *d, const char *path, const char *key, cl_program program) {
+static void remember(const crumb_device *d, const char *path, const char *key, crumb_cl_built built) {
     size_t n_binary = 0, n_key = strlen(key) + 1;
-    blob_head head;
-    if (!*path || clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof n_binary, &n_binary, NULL) != CL_SUCCESS ||
-        n_binary == 0 || n_binary > MAX_BINARY)
-        return;
-    unsigned char *all = malloc(n_key + sizeof head + n_binary);
-    if (!all) return;
-    unsigned char *binary = all + n_key + sizeof head;
-    if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS) {
-        head = (blob_head){n_binary, crumb_hash(CRUMB_HASH_SEED, binary, n_binary)};
+    void *binary = *path ? crumb_cl_built_binary(built, &n_binary) : NULL;
+    const size_t n = n_key + sizeof(blob_head) + n_binary;
+    char *all = binary && n_binary && n_binary <= MAX_BINARY ? malloc(n) : NULL;
+    if (all) {
+        const blob_head head = {n_binary, crumb_hash(CRUMB_HASH_SEED, binary, n_binary)};
         memcpy(all, key, n_key);
         memcpy(all + n_key, &head, sizeof head);
+        memcpy(all + n_key + sizeof head, binary, n_binary);
         crumb_error err = {0};
-        if (crumb_cache_write(path, all, n_key + sizeof head + n_binary, &err) != CRUMB_OK && d->log) {
+        if (crumb_cache_write(path, all, n, &err) != CRUMB_OK && d->log) {
             char line[1100];
             snprintf(line, sizeof line, "programs are not kept and will be built again: %s", err.message);
             d->log(d->log_user, CRUMB_LOG_DEBUG, line);
         }
     }
     free(all);
+    free(binary);
 }
 
 /* ---- building ------------------------------------------------------------------------------------------------ */
 
-static crumb_status build_failed(const crumb_device *d, cl_program program, const char *file, const char *options,
-                                 cl_int code, crumb_error *err) {
-    char *text = calloc(1, 1 << 16);
-    if (!text) return crumb_cl_fail(err, d->label, "building kernels", code);
-    clGetProgramBuildInfo(program, d->id, CL_PROGRAM_BUILD_LOG, (1 << 16) - 1, text, NULL);
-    for (char *p = text; *p; p++)
-        if (*p == '\n') *p = ' ';
-    const char *first = strstr(text, "error");
-    crumb_status status =
-        crumb_fail(err, CRUMB_ERR_DEVICE, "%s: its driver (%.60s) does not build %s with %.300s: %s: %.400s", d->label,
-                   d->facts.driver, file, options, crumb_cl_error_name(code), first ? first : text);
-    free(text);
-    return status;
-}
-
-static cl_program from_binary(const crumb_device *d, const char *path, const char *key, const char *options) {
+static crumb_cl_built from_binary(crumb_device *d, const char *path, const char *key, const char *options) {
     size_t n_binary;
     unsigned char *binary = recall(path, key, &n_binary);
-    if (!binary) return NULL;
-    const unsigned char *bytes = binary;
-    cl_int state = CL_SUCCESS, code;
-    cl_program program = clCreateProgramWithBinary(d->context, 1, &d->id, &n_binary, &bytes, &state, &code);
+    crumb_cl_built built = binary ? crumb_cl_built_load(d, binary, n_binary, options) : NULL;
     free(binary);
-    if (code == CL_SUCCESS && state == CL_SUCCESS &&
-        clBuildProgram(program, 1, &d->id, options, NULL, NULL) == CL_SUCCESS)
-        return program;
-    if (code == CL_SUCCESS) clReleaseProgram(program);
-    return NULL;
+    return built;
 }
 
-static crumb_status from_source(const crumb_device *d, const char *file, const char *options, cl_program *out,
+static crumb_status from_source(crumb_device *d, const char *file, const char *options, crumb_cl_built *out,
                                 crumb_error *err) {
-    const char *texts[] = {crumb_cl_text("common.cl"), "\n", crumb_cl_text(file)};
-    cl_int code;
-    cl_program program = clCreateProgramWithSource(d->context, 3, texts, NULL, &code);
-    if (code != CL_SUCCESS) return crumb_cl_fail(err, d->label, "creating a program", code);
-    code = clBuildProgram(program, 1, &d->id, options, NULL, NULL);
-    if (code == CL_SUCCESS) {
-        *out = program;
-        return CRUMB_OK;
-    }
-    crumb_status status = build_failed(d, program, file, options, code, err);
-    clReleaseProgram(program);
+    enum { LOG_SIZE = 1 << 16 };
+    const char *const texts[] = {crumb_cl_text("common.cl"), "\n", crumb_cl_text(file), NULL};
+    char *log = calloc(1, LOG_SIZE);
+    if (!log) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for a program");
+    const crumb_cl_code code = crumb_cl_built_compile(d, texts, options, out, log, LOG_SIZE);
+    crumb_status status = CRUMB_OK;
+    for (char *p = log; *p; p++)
+        if (*p == '\n') *p = ' ';
+    const char *first = strstr(log, "error");
+    if (code != CRUMB_CL_OK)
+        status = crumb_fail(err, CRUMB_ERR_DEVICE, "%s: its driver (%.60s) does not build %s with %.300s: %s: %.400s",
+                            d->label, d->facts.driver, file, options, crumb_cl_error_name(code), first ? first : log);
+    free(log);
     return status;
 }
 
-static crumb_status build(crumb_device *d, const char *file, const char *options, cl_program *out, crumb_error *err) {
+static crumb_status build(crumb_device *d, const char *file, const char *options, crumb_cl_built *out,
+                          crumb_error *err) {
     char key[KEY_SIZE], path[1024];
     const char *common = crumb_cl_text("common.cl"), *own = crumb_cl_text(file);
     if (!common || !own) return crumb_fail(err, CRUMB_ERR_INTERNAL, "this build has no kernel text %s", file);
@@ -131,12 +111,12 @@ static crumb_status build(crumb_device *d, const char *file, const char *options
     return CRUMB_OK;
 }
 
-static crumb_status find_program(crumb_device *d, const char *file, const char *options, cl_program *out,
+static crumb_status find_program(crumb_device *d, const char *file, const char *options, crumb_cl_built *out,
                                  crumb_error *err) {
     char key[KEY_SIZE];
     snprintf(key, sizeof key, "%s %s", file, options);
     for (size_t i = 0; i < d->n_programs; i++)
-        if (strcmp(d->programs[i].key, key) == 0) return *out = d->programs[i].program, CRUMB_OK;
+        if (strcmp(d->programs[i].key, key) == 0) return *out = d->programs[i].built, CRUMB_OK;
     crumb_cl_program *grown = realloc(d->programs, (d->n_programs + 1) * sizeof *grown);
     if (!grown) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for a program");
     d->programs = grown;
@@ -145,23 +125,22 @@ static crumb_status find_program(crumb_device *d, const char *file, const char *
     memcpy(kept, key, strlen(key) + 1);
     crumb_status status = build(d, file, options, out, err);
     if (status == CRUMB_OK)
-        d->programs[d->n_programs++] = (crumb_cl_program){.key = kept, .program = *out};
+        d->programs[d->n_programs++] = (crumb_cl_program){.key = kept, .built = *out};
     else
         free(kept);
     return status;
 }
 
 crumb_status crumb_cl_kernel_create(crumb_device *d, const char *file, const char *options, const char *name,
-                                    cl_kernel *out, crumb_error *err) {
+                                    crumb_cl_call *out, crumb_error *err) {
     char all[1024];
-    cl_program program = NULL;
-    cl_int code;
+    crumb_cl_built built = NULL;
     /* A device that cannot round division correctly refuses to be asked for it; it may quantize a value to the
      * neighbouring code. */
     snprintf(all, sizeof all, "%s %s", d->facts.rounds_division ? CRUMB_CL_BUILD_OPTIONS : "", options);
-    CRUMB_TRY(find_program(d, file, all, &program, err));
-    *out = clCreateKernel(program, name, &code);
-    return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, d->label, name, code);
+    CRUMB_TRY(find_program(d, file, all, &built, err));
+    const crumb_cl_code code = crumb_cl_call_create(built, name, out);
+    return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, d->label, name, code);
 }
 
 void crumb_cl_kernels_id(const crumb_device *d, char *out, size_t size) {
@@ -171,7 +150,8 @@ void crumb_cl_kernels_id(const crumb_device *d, char *out, size_t size) {
     const char *text;
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) hash = crumb_hash(hash, facts[i], strlen(facts[i]) + 1);
     for (size_t i = 0; (text = crumb_cl_text_at(i)); i++) hash = crumb_hash(hash, text, strlen(text) + 1);
-    snprintf(out, size, "cl %016" PRIx64, hash);
+    hash = crumb_hash(hash, &d->matrix_attention, sizeof d->matrix_attention);
+    snprintf(out, size, "%s %016" PRIx64, crumb_cl_api_used.backend, hash);
 }
 
 bool crumb_cl_chooses_registers(const crumb_device *d) {
@@ -188,7 +168,7 @@ void crumb_cl_linear_program(const crumb_device *d, const crumb_cl_kernel *kerne
 
 void crumb_cl_programs_free(crumb_device *d) {
     for (size_t i = 0; i < d->n_programs; i++) {
-        clReleaseProgram(d->programs[i].program);
+        crumb_cl_built_release(d->programs[i].built);
         free(d->programs[i].key);
     }
     free(d->programs);

@@ -7,7 +7,7 @@
 /* A kernel of the program that is common.cl followed by `file` ("norm.cl"), built with `options`; released by the
  * caller. Fails with DEVICE and the compiler's words where it does not build. */
 crumb_status crumb_cl_kernel_create(crumb_device *d, const char *file, const char *options, const char *name,
-                                    cl_kernel *out, crumb_error *err);
+                                    crumb_cl_call *out, crumb_error *err);
 void crumb_cl_programs_free(crumb_device *d);
 
 /* A name for this driver with these kernels' texts: another where either has changed. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 1 << 16, SPLIT_ROWS = 4 };
+enum { MAX_ROWS = 1 << 16, SPLIT_ROWS = 4, PIECE_ALIGN = 256, MAX_SHARED = 8 /* pieces beside values */ };
 
 /* ---- values -------------------------------------------------------------------------------------------------- */
 
@@ -57,9 +57,6 @@ static crumb_status look_at_op(crumb_cl_recorder *r, size_t index, shared_bytes 
     crumb_plan *p = r->p;
     const crumb_op *op = &r->desc->ops[index];
     CRUMB_TRY(crumb_op_check(r->desc, p->kv ? &p->kv->params : NULL, index, err));
-    if (op->kind == CRUMB_OP_SIGNAL || op->kind == CRUMB_OP_WAIT)
-        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s cannot share a layer with another device yet",
-                          p->device->label);
     CRUMB_TRY(track_reads(r, op, err));
     if (op->kind == CRUMB_OP_SELECT) r->after_select = p->has_select = true;
     track_writes(r, op);
@@ -79,6 +76,7 @@ static void find_owners(crumb_plan *p, const crumb_plan_desc *desc) {
     for (size_t i = 0; i < p->n_values; i++) {
         p->values[i].width = desc->values[i].width;
         p->values[i].owner = i;
+        p->values[i].written = desc->values[i].shared != NULL;
         for (size_t j = 0; j < i; j++)
             if (desc->values[j].slot == desc->values[i].slot) {
                 p->values[i].owner = j;
@@ -89,53 +87,111 @@ static void find_owners(crumb_plan *p, const crumb_plan_desc *desc) {
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
-static crumb_status take(crumb_plan *p, uint64_t n_bytes, const char *what, crumb_cl_memory *out, crumb_error *err) {
-    if (n_bytes == 0) return CRUMB_OK;
-    p->scratch_bytes += n_bytes;
-    return crumb_cl_memory_create(p->device, n_bytes, what, out, err);
+/* Memory that a plan takes of the device: pieces are wished for, then all get their places at once. */
+static void wish(crumb_cl_recorder *r, uint64_t n_bytes, const char *what, crumb_cl_memory *out) {
+    if (n_bytes == 0) return;
+    r->wishes[r->n_wishes++] = (crumb_cl_wish){n_bytes, what, out};
+    r->wished_bytes += crumb_round_up(n_bytes, PIECE_ALIGN);
+    r->p->scratch_bytes += n_bytes;
 }
 
-static crumb_status take_values(crumb_plan *p, crumb_error *err) {
+/* One allocation where the device has USM and takes it at once: each more that a launch's arguments lie in costs the
+ * host some 45 ns on Intel's driver, in every replay. */
+static crumb_status grant(crumb_cl_recorder *r, crumb_error *err) {
+    crumb_plan *p = r->p;
+    const bool whole = p->device->has_usm && r->n_wishes > 0 && r->wished_bytes <= p->device->facts.max_alloc_bytes;
+    if (whole) CRUMB_TRY(crumb_cl_memory_create(p->device, r->wished_bytes, "a plan's values", &p->scratch, err));
+    uint64_t used = 0;
+    for (size_t i = 0; i < r->n_wishes; i++) {
+        const crumb_cl_wish *w = &r->wishes[i];
+        if (whole)
+            *w->out = (crumb_cl_memory){.usm = (char *)p->scratch.usm + used, .n_bytes = w->n_bytes};
+        else
+            CRUMB_TRY(crumb_cl_memory_create(p->device, w->n_bytes, w->what, w->out, err));
+        used += crumb_round_up(w->n_bytes, PIECE_ALIGN);
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status take_values(crumb_cl_recorder *r, crumb_error *err) {
+    crumb_plan *p = r->p;
+    const crumb_plan_desc *desc = r->desc;
     for (size_t i = 0; i < p->n_values; i++) {
         uint64_t most = 0;
+        float *shared = desc->values[i].shared;
         if (p->values[i].owner != i) continue;
         for (size_t j = i; j < p->n_values; j++) {
             uint64_t floats = p->values[j].owner == i ? (uint64_t)p->values[j].width * p->values[j].max_rows : 0;
             if (floats > most) most = floats;
         }
-        CRUMB_TRY(take(p, most * sizeof(float), "a plan's values", &p->values[i].memory, err));
+        p->values[i].lent = shared != NULL || p->values[i].memory.usm;
+        if (!p->values[i].lent)
+            wish(r, most * sizeof(float), "a plan's values", &p->values[i].memory);
+        else if (shared && crumb_cl_shared_has(p->device, shared, most * sizeof(float)))
+            p->values[i].memory.usm = shared;
+        else if (shared)
+            return crumb_fail(err, CRUMB_ERR_ARGUMENT, "value %zu lies in memory that %s does not share", i,
+                              p->device->label);
     }
+    return CRUMB_OK;
+}
+
+/* Whether only the op that makes the result knows it: kernels can then write it where the host reads it. */
+static bool result_is_alone(const crumb_cl_recorder *r) {
+    const crumb_plan *p = r->p;
+    for (size_t i = 0; i < p->n_values; i++)
+        if (i != p->result && p->values[i].owner == p->values[p->result].owner) return false;
+    for (size_t i = 0; i < r->desc->n_ops; i++) {
+        crumb_value values[CRUMB_OP_MAX_VALUES];
+        const size_t n = crumb_op_reads(&r->desc->ops[i], values);
+        for (size_t j = 0; j < n; j++)
+            if (values[j] == p->result) return false;
+    }
+    return !r->desc->values[p->result].shared;
+}
+
+/* The batch and the result, where the host has them; and where the device reads and writes them there, no copies: each
+ * costs a replay as much as a kernel. */
+static crumb_status take_host_memory(crumb_cl_recorder *r, crumb_error *err) {
+    crumb_plan *p = r->p;
+    crumb_cl_value *result = &p->values[p->result];
+    const uint64_t batch_bytes = sizeof(crumb_cl_batch) + (uint64_t)p->max_rows * sizeof(crumb_cl_row);
+    void *memory;
+    CRUMB_TRY(crumb_cl_host_create(p->device, batch_bytes, &memory, err));
+    p->host_batch = memory;
+    if (p->device->has_usm && p->device->facts.unified)
+        p->batch.usm = memory;
+    else
+        wish(r, batch_bytes, "a plan's batch", &p->batch);
+    CRUMB_TRY(
+        crumb_cl_host_create(p->device, (uint64_t)result->width * result->max_rows * sizeof(float) + 64, &memory, err));
+    p->results = memory;
+    if (p->device->has_usm && result_is_alone(r)) result->memory.usm = memory;
     return CRUMB_OK;
 }
 
 static crumb_status take_memory(crumb_cl_recorder *r, const shared_bytes *most, crumb_error *err) {
     crumb_plan *p = r->p;
     const crumb_cl_prepared_bytes *prepared = &most->activations;
-    const crumb_cl_value *result = &p->values[p->result];
     void *memory;
-    uint64_t batch_bytes = sizeof(crumb_cl_batch) + (uint64_t)p->max_rows * sizeof(crumb_cl_row);
-    CRUMB_TRY(take_values(p, err));
-    CRUMB_TRY(take(p, batch_bytes, "a plan's batch", &p->batch, err));
-    CRUMB_TRY(take(p, prepared->q, "a plan's activations", &p->q, err));
-    CRUMB_TRY(take(p, prepared->sx, "a plan's activations", &p->sx, err));
-    CRUMB_TRY(take(p, prepared->qsum, "a plan's activations", &p->qsum, err));
-    for (int i = 0; i < 2; i++)
-        CRUMB_TRY(take(p, p->max_rows * most->keys, "a plan's largest values", &p->keys[i], err));
+    CRUMB_TRY(crumb_calloc(p->n_values + MAX_SHARED, sizeof *r->wishes, "a plan", &memory, err));
+    r->wishes = memory;
+    CRUMB_TRY(take_host_memory(r, err));
+    CRUMB_TRY(take_values(r, err));
+    wish(r, prepared->q, "a plan's activations", &p->q);
+    wish(r, prepared->sx, "a plan's activations", &p->sx);
+    wish(r, prepared->qsum, "a plan's activations", &p->qsum);
+    for (int i = 0; i < 2; i++) wish(r, p->max_rows * most->keys, "a plan's largest values", &p->keys[i]);
     if (p->has_attention) {
         p->max_chunks = (uint32_t)crumb_div_up(p->kv->params.n_ctx, CRUMB_CL_KV_CHUNK);
         p->chunks = 1;
         if (p->max_rows <= SPLIT_ROWS)
-            CRUMB_TRY(take(p, p->max_rows * p->max_chunks * most->partial_floats * sizeof(float), "a plan's attention",
-                           &p->partials, err));
+            wish(r, p->max_rows * p->max_chunks * most->partial_floats * sizeof(float), "a plan's attention",
+                 &p->partials);
         CRUMB_TRY(crumb_calloc(p->kv->params.n_sequences, sizeof *p->next_position, "a plan", &memory, err));
         p->next_position = memory;
     }
-    CRUMB_TRY(crumb_cl_host_create(p->device, batch_bytes, &memory, err));
-    p->host_batch = memory;
-    CRUMB_TRY(
-        crumb_cl_host_create(p->device, (uint64_t)result->width * result->max_rows * sizeof(float) + 64, &memory, err));
-    p->results = memory;
-    return CRUMB_OK;
+    return grant(r, err);
 }
 
 /* ---- ops ----------------------------------------------------------------------------------------------------- */
@@ -183,8 +239,9 @@ static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *
     case CRUMB_OP_GATED: return crumb_cl_record_gated(r, op, err);
     case CRUMB_OP_SELECT: r->after_select = true; return crumb_cl_record_select(r, op, err);
     case CRUMB_OP_TOP: return crumb_cl_record_top(r, op, err);
+    case CRUMB_OP_PLACE: return crumb_cl_record_place(r, op, err);
     case CRUMB_OP_SIGNAL:
-    case CRUMB_OP_WAIT: break;
+    case CRUMB_OP_WAIT: return crumb_cl_meetings_add(&r->p->meetings, r->p->n_launches, op, err);
     }
     return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s does not know this op", r->p->device->label);
 }
@@ -214,8 +271,9 @@ static crumb_status start_plan(crumb_plan *p, crumb_device *d, const crumb_plan_
     p->kv = desc->kv;
     p->max_rows = desc->max_rows;
     p->max_outputs = desc->max_outputs;
-    crumb_cl_commands_find(d, &p->commands);
+    p->commands.usable = crumb_cl_list_possible(d);
     p->n_values = desc->n_values;
+    CRUMB_TRY(crumb_values_check(desc, err));
     CRUMB_TRY(crumb_inputs_find(desc, &p->inputs, err));
     CRUMB_TRY(crumb_calloc(desc->n_values, sizeof *p->values, "a plan", &memory, err));
     p->values = memory;
@@ -256,6 +314,7 @@ crumb_status crumb_cl_plan_record(crumb_device *d, const crumb_plan_desc *desc, 
     crumb_cl_recorder r = {.p = p, .desc = desc};
     crumb_status status = start_plan(p, d, desc, err);
     if (status == CRUMB_OK) status = record_all(&r, err);
+    free(r.wishes);
     if (status != CRUMB_OK) {
         crumb_cl_plan_destroy(p);
         return status;

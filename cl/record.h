@@ -6,10 +6,20 @@
 #include "cl/plan.h"
 #include "cl/registry.h"
 
+/* Memory that a plan is to have. */
+typedef struct crumb_cl_wish {
+    uint64_t n_bytes;
+    const char *what;
+    crumb_cl_memory *out;
+} crumb_cl_wish;
+
 typedef struct crumb_cl_recorder {
     crumb_plan *p;
     const crumb_plan_desc *desc;
     bool after_select;
+    crumb_cl_wish *wishes; /* until they are granted */
+    size_t n_wishes;
+    uint64_t wished_bytes;
 } crumb_cl_recorder;
 
 /* A launch under construction: begin, then its arguments in order, then end, which names the kernel and the argument
@@ -18,9 +28,9 @@ typedef struct crumb_cl_builder {
     crumb_cl_recorder *r;
     crumb_cl_launch *launch;
     const char *name;
-    cl_uint n_args;
-    cl_int code; /* of the first argument that was refused */
-    cl_uint refused;
+    uint32_t n_args;
+    crumb_cl_code code; /* of the first argument that was refused */
+    uint32_t refused;
     crumb_status status; /* of finding weights */
     crumb_error *err;
 } crumb_cl_builder;
@@ -33,8 +43,8 @@ void crumb_cl_arg_u64(crumb_cl_builder *b, uint64_t value);
 void crumb_cl_arg_f32(crumb_cl_builder *b, float value);
 void crumb_cl_arg_local(crumb_cl_builder *b, uint64_t n_bytes);
 void crumb_cl_arg_null(crumb_cl_builder *b);
-void crumb_cl_arg_memory(crumb_cl_builder *b, const crumb_cl_memory *memory);
-void crumb_cl_arg_value(crumb_cl_builder *b, crumb_value v); /* CRUMB_NO_VALUE: null */
+void crumb_cl_arg_memory(crumb_cl_builder *b, const crumb_cl_memory *memory); /* NULL: null */
+void crumb_cl_arg_value(crumb_cl_builder *b, crumb_value v);                  /* CRUMB_NO_VALUE: null */
 void crumb_cl_arg_weights(crumb_cl_builder *b, const void *host, uint64_t n_bytes);
 /* codes, scales, mins, supers, super_mins of a matrix. */
 void crumb_cl_arg_matrix(crumb_cl_builder *b, const crumb_matrix *w);
@@ -55,6 +65,7 @@ crumb_status crumb_cl_record_embed(crumb_cl_recorder *r, const crumb_op *op, cru
 crumb_status crumb_cl_record_norm(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 crumb_status crumb_cl_record_gated(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 crumb_status crumb_cl_record_select(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
+crumb_status crumb_cl_record_place(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 crumb_status crumb_cl_record_top(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 /* Bytes of keys that one row's launches hand on, in each of two places that take turns. */
 uint64_t crumb_cl_top_row_bytes(const crumb_plan_desc *desc, const crumb_op *op);

@@ -48,13 +48,13 @@ static void keep_most(uint64_t *most, uint64_t n_bytes) {
 }
 
 void crumb_cl_linear_bytes(const crumb_cl_recorder *r, const crumb_op *op, crumb_cl_prepared_bytes *most) {
-    const uint64_t n = r->p->max_rows;
+    const uint32_t n = r->p->max_rows;
     for (int i = 0; i < op->linear.n_parts; i++) {
         const crumb_matrix *w = op->linear.part[i].w;
         if (quantizes(op, w)) {
-            keep_most(&most->q, n * padded(w));
-            keep_most(&most->sx, n * 4 * n_scales(op, w));
-            keep_most(&most->qsum, n * 4 * n_sums(op, w));
+            keep_most(&most->q, crumb_cl_linear_x_bytes(n, padded(w)));
+            keep_most(&most->sx, n_scales(op, w) * 4 * n);
+            keep_most(&most->qsum, n_sums(op, w) * 4 * n);
         } else if (crumb_cl_dense_kernel(r, w)) {
             keep_most(&most->q, crumb_cl_split_bytes(r->p->max_rows, w->k));
             keep_most(&most->sx, n * sizeof(float));
@@ -223,6 +223,7 @@ static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint3
                                                                              : 2,
                              .x = 8,
                              .input = norm != NULL};
+    for (uint32_t i = first; i < first + (gated ? 1 : n); i++) use->tiles += tiles_of(&op->linear.part[i]);
     CRUMB_TRY(crumb_cl_tuned_find(d, use, rows, out, &tuned, err));
     if (tuned && (use->x == 8 || may)) return CRUMB_OK;
     if (crumb_cl_untuned(d, use, rows, may, out)) return CRUMB_OK;

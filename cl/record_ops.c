@@ -1,6 +1,7 @@
 /* Which kernels the ops besides linear ones become. */
 #include "cl/record.h"
 
+#include "cl/program.h"
 #include "host/base/checked.h"
 
 #include <stdio.h>
@@ -63,13 +64,26 @@ crumb_status crumb_cl_record_select(crumb_cl_recorder *r, const crumb_op *op, cr
     return crumb_cl_launch_end(&b, crumb_div_up(width, WG), WG, CRUMB_CL_NO_DIM, 1);
 }
 
+crumb_status crumb_cl_record_place(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
+    const uint32_t width = r->desc->values[op->place.x].width;
+    crumb_cl_builder b;
+    CRUMB_TRY(crumb_cl_launch_begin(r, "place.cl", "-D WG=128", "place", &b, err));
+    crumb_cl_arg_u32(&b, r->after_select);
+    crumb_cl_arg_u32(&b, width);
+    crumb_cl_arg_u32(&b, op->place.column);
+    crumb_cl_arg_u32(&b, r->desc->values[op->place.out].width);
+    crumb_cl_arg_value(&b, op->place.x);
+    crumb_cl_arg_value(&b, op->place.out);
+    return crumb_cl_launch_end(&b, crumb_div_up(width, WG), WG, 1, 1);
+}
+
 /* ---- top ----------------------------------------------------------------------------------------------------- */
 
 enum { TOP_CHUNK = 2048 };
 
 uint64_t crumb_cl_top_row_bytes(const crumb_plan_desc *desc, const crumb_op *op) {
     const uint64_t chunks = crumb_div_up(desc->values[op->top.x].width, TOP_CHUNK);
-    return chunks > 1 ? chunks * op->top.k * sizeof(cl_ulong) : 0;
+    return chunks > 1 ? chunks * op->top.k * sizeof(uint64_t) : 0;
 }
 
 /* A launch for each time that the values left are more than one chunk, and the last. */
@@ -139,28 +153,43 @@ crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_op *ro
     return crumb_cl_launch_end(&b, n_head + n_kv, ROPE_WG, 1, 1);
 }
 
-static int attention_options(const crumb_plan *p, const crumb_op *op, uint32_t rows, char *out, size_t size) {
-    return snprintf(out, size, "-D HEAD_DIM=%u -D KV=%d -D N_HEAD=%u -D N_HEAD_KV=%u -D ROWS=%u",
-                    op->attention.head_dim, kv_option(p), op->attention.n_head, op->attention.n_head_kv, rows);
+static crumb_cl_heads heads_of(const crumb_plan *p, const crumb_op *op) {
+    return (crumb_cl_heads){.kv = p->kv->params.type,
+                            .head_dim = op->attention.head_dim,
+                            .n_head = op->attention.n_head,
+                            .n_head_kv = op->attention.n_head_kv,
+                            .matrix = p->device->matrix_attention};
+}
+
+/* A launch of one of attention's kernels, with the options for `rows`. */
+static crumb_status begin_attention(crumb_cl_recorder *r, const crumb_cl_kernel *kernel, const crumb_cl_heads *heads,
+                                    uint32_t rows, crumb_cl_builder *b, crumb_error *err) {
+    char options[CRUMB_CL_OPTIONS_MAX], all[CRUMB_CL_OPTIONS_MAX + sizeof CRUMB_CL_LARGE_REGISTERS + 1];
+    const bool large = kernel->registers == 256 && crumb_cl_chooses_registers(r->p->device);
+    crumb_cl_attention_options(kernel, heads, rows, options);
+    snprintf(all, sizeof all, "%s%s", options, large ? " " CRUMB_CL_LARGE_REGISTERS : "");
+    CRUMB_TRY(crumb_cl_launch_begin(r, kernel->file, all, kernel->entry, b, err));
+    b->launch->name = kernel->name;
+    b->launch->time = CRUMB_CL_TIME_ATTENTION;
+    return CRUMB_OK;
 }
 
 /* Few rows: work-groups take chunks of keys, and their results are merged. */
 static crumb_status record_split(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
-    char options[256];
     crumb_cl_builder b;
     crumb_plan *p = r->p;
-    attention_options(p, op, 1, options, sizeof options);
-    CRUMB_TRY(crumb_cl_launch_begin(r, "attention.cl", options, "attention_split", &b, err));
-    b.launch->time = CRUMB_CL_TIME_ATTENTION;
+    const crumb_cl_heads heads = heads_of(p, op);
+    const crumb_cl_kernel *split = crumb_cl_attention_select(CRUMB_CL_ATTENTION_SPLIT, &heads, &p->device->ladder);
+    CRUMB_TRY(begin_attention(r, split, &heads, 1, &b, err));
     b.launch->splits_keys = true;
     crumb_cl_arg_value(&b, op->attention.q);
     arg_cache(&b, op->attention.kv_layer);
     crumb_cl_arg_f32(&b, op->attention.scale);
     crumb_cl_arg_memory(&b, &p->partials);
-    CRUMB_TRY(crumb_cl_launch_end(&b, p->chunks, WG, 2, 1));
+    crumb_cl_arg_value(&b, op->attention.out);
+    CRUMB_TRY(crumb_cl_launch_end(&b, p->chunks, split->local_size, 2, 1));
     b.launch->groups[1] = op->attention.n_head_kv;
-    CRUMB_TRY(crumb_cl_launch_begin(r, "attention.cl", options, "attention_merge", &b, err));
-    b.launch->time = CRUMB_CL_TIME_ATTENTION;
+    CRUMB_TRY(begin_attention(r, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_MERGE), &heads, 1, &b, err));
     b.launch->merges_keys = true;
     crumb_cl_arg_u32(&b, p->chunks);
     crumb_cl_arg_memory(&b, &p->partials);
@@ -168,27 +197,17 @@ static crumb_status record_split(crumb_cl_recorder *r, const crumb_op *op, crumb
     return crumb_cl_launch_end(&b, op->attention.n_head, WG, 1, 1);
 }
 
-/* Rows that a work-group takes through all keys: what fits its local memory, at most 16 queries. */
-static uint32_t rows_at_once(const crumb_plan *p, const crumb_op *op) {
-    uint32_t sharing = op->attention.n_head / op->attention.n_head_kv;
-    uint64_t query_bytes = 12ull * op->attention.head_dim + (kv_option(p) == 8 ? 1100 : 600);
-    uint64_t fit = p->device->facts.local_bytes / (query_bytes * sharing), most = 16 / sharing;
-    uint64_t rows = fit < most ? fit : most;
-    return rows ? (uint32_t)rows : 1;
-}
-
 crumb_status crumb_cl_record_attention(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
-    char options[256];
     crumb_cl_builder b;
     crumb_plan *p = r->p;
     if (p->partials.n_bytes) return record_split(r, op, err);
-    uint32_t rows = rows_at_once(p, op);
-    attention_options(p, op, rows, options, sizeof options);
-    CRUMB_TRY(crumb_cl_launch_begin(r, "attention.cl", options, "attention_whole", &b, err));
-    b.launch->time = CRUMB_CL_TIME_ATTENTION;
+    const crumb_cl_heads heads = heads_of(p, op);
+    const crumb_cl_kernel *whole = crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &heads, &p->device->ladder);
+    const uint32_t rows = crumb_cl_attention_rows(whole, &heads, &p->device->ladder);
+    CRUMB_TRY(begin_attention(r, whole, &heads, rows, &b, err));
     crumb_cl_arg_value(&b, op->attention.q);
     arg_cache(&b, op->attention.kv_layer);
     crumb_cl_arg_f32(&b, op->attention.scale);
     crumb_cl_arg_value(&b, op->attention.out);
-    return crumb_cl_launch_end(&b, op->attention.n_head_kv, WG, 1, rows);
+    return crumb_cl_launch_end(&b, op->attention.n_head_kv, whole->local_size, 1, rows);
 }

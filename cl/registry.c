@@ -24,10 +24,12 @@ static const crumb_cl_kernel kernels[] = {
      .bits = bits_,                                                                                                    \
      .codebook = codebook_,                                                                                            \
      .x_bits = bits_,                                                                                                  \
+     .x_rows = 1,                                                                                                      \
      .sub_group = sub_group_,                                                                                          \
      .registers = 128,                                                                                                 \
      .tiles = tiles_,                                                                                                  \
      .tokens = tokens_,                                                                                                \
+     .slices = slices_,                                                                                                \
      .max_n = max_n_,                                                                                                  \
      .rank = rank_},
 #define CRUMB_CL_GEMV(name_, bits_, x_bits_, x_pairs_, sub_group_, registers_, tiles_, tokens_, slices_, step_,        \
@@ -44,32 +46,37 @@ static const crumb_cl_kernel kernels[] = {
      .bits = bits_,                                                                                                    \
      .x_bits = x_bits_,                                                                                                \
      .x_pairs = x_pairs_,                                                                                              \
+     .x_rows = 1,                                                                                                      \
      .sub_group = sub_group_,                                                                                          \
      .registers = registers_,                                                                                          \
      .tiles = tiles_,                                                                                                  \
      .tokens = tokens_,                                                                                                \
      .step = step_,                                                                                                    \
+     .slices = slices_,                                                                                                \
      .max_n = max_n_,                                                                                                  \
      .rank = rank_},
-#define CRUMB_CL_GEMM(name_, bits_, x_bits_, in_registers_, registers_, tm_, tn_, slices_, ahead_, min_n_, max_n_,     \
-                      rank_)                                                                                           \
+#define CRUMB_CL_GEMM(name_, bits_, x_bits_, in_registers_, sub_group_, registers_, tm_, tn_, across_, slices_,        \
+                      groups_, min_n_, max_n_, rank_, more_)                                                           \
     {.name = name_,                                                                                                    \
      .op = CRUMB_CL_LINEAR,                                                                                            \
      .file = "gemm.cl",                                                                                                \
      .entry = "linear",                                                                                                \
-     .options = "-cl-std=CL3.0 -D X_ORDER=" #x_bits_ " -D TM=" #tm_ " -D TN=" #tn_ " -D SLICES=" #slices_              \
-                " -D AHEAD=" #ahead_ " -D IN_REGISTERS=" #in_registers_,                                               \
-     .local_size = CRUMB_TILE_ROWS * (slices_),                                                                        \
+     .options = "-cl-std=CL3.0 -D X_ORDER=" #x_bits_ " -D SUB_GROUP=" #sub_group_ " -D TM=" #tm_ " -D TN=" #tn_        \
+                " -D ACROSS=" #across_ " -D SLICES=" #slices_ " -D IN_REGISTERS=" #in_registers_ more_,                \
+     .local_size = (sub_group_) * (across_) * (slices_),                                                               \
      .form = CRUMB_CL_GEMM,                                                                                            \
      .rung = CRUMB_CL_DPAS,                                                                                            \
      .bits = bits_,                                                                                                    \
      .x = (in_registers_) ? 32 : 0,                                                                                    \
      .x_bits = x_bits_,                                                                                                \
-     .sub_group = 16,                                                                                                  \
+     .x_rows = (sub_group_) == 8 ? 8 : 1,                                                                              \
+     .sub_group = sub_group_,                                                                                          \
      .registers = registers_,                                                                                          \
-     .tiles = (tn_) * (slices_),                                                                                       \
+     .tiles = (tn_) * (across_),                                                                                       \
      .tokens = 8 * (tm_),                                                                                              \
      .step = 4,                                                                                                        \
+     .slices = slices_,                                                                                                \
+     .groups = groups_,                                                                                                \
      .min_n = min_n_,                                                                                                  \
      .max_n = max_n_,                                                                                                  \
      .rank = rank_},
@@ -88,14 +95,30 @@ static const crumb_cl_kernel kernels[] = {
      .rank = rank_,                                                                                                    \
      .type = type_,                                                                                                    \
      .rows = rows_},
+#define CRUMB_CL_ATTENTION(name_, op_, entry_, sub_group_, registers_, rank_, options_)                                \
+    {.name = name_,                                                                                                    \
+     .op = CRUMB_CL_##op_,                                                                                             \
+     .file = "attention_matrix.cl",                                                                                    \
+     .entry = entry_,                                                                                                  \
+     .options = options_ " -D SUB_GROUP=" #sub_group_,                                                                 \
+     .local_size = 8 * (sub_group_),                                                                                   \
+     .rung = CRUMB_CL_DPAS_I8,                                                                                         \
+     .sub_group = sub_group_,                                                                                          \
+     .registers = registers_,                                                                                          \
+     .rank = rank_},
 #include "cl/kernels.def"
+#undef CRUMB_CL_ATTENTION
 #undef CRUMB_CL_KERNEL
 #undef CRUMB_CL_LINEAR
 #undef CRUMB_CL_GEMV
 #undef CRUMB_CL_GEMM
 #undef CRUMB_CL_DENSE
 };
-enum { N_KERNELS = sizeof kernels / sizeof kernels[0] };
+enum {
+    N_KERNELS = sizeof kernels / sizeof kernels[0],
+    X_ROWS = 8,       /* the most that x_rows is */
+    CORE_LANES = 128, /* of all engines of an Xe-core: 8 of 16 lanes, or 16 of 8 */
+};
 
 static const char *const rung_names[] = {"portable", "dp4a", "dpas-i8", "dpas"};
 
@@ -155,20 +178,17 @@ bool crumb_cl_linear_joins(const crumb_matrix *a, const crumb_matrix *b) {
            (!a->codebook || memcmp(a->codebook, b->codebook, CRUMB_CODEBOOK_ENTRIES) == 0);
 }
 
-static uint32_t slices_of(const crumb_cl_kernel *kernel) {
-    const uint32_t narrow = kernel->form == CRUMB_CL_GEMV && kernel->sub_group == CRUMB_TILE_ROWS / 2 ? 2 : 1;
-    return kernel->local_size / CRUMB_TILE_ROWS * narrow;
-}
-
 /* Columns that are loaded together. */
 static uint32_t step_k_of(const crumb_cl_kernel *kernel) {
     return kernel->step ? CRUMB_TILE_K * kernel->step : CRUMB_TILE_K;
 }
 
-/* gemv.cl's sums, one per group or slice. */
+/* gemv.cl's sums, one per group or slice; gemm.cl's, which slices join. */
 static uint64_t partial_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
     uint32_t group = x_group_option(use), step_k = step_k_of(kernel);
-    uint64_t n_partials = group ? crumb_round_up(padded_k(use->w), step_k) / group : slices_of(kernel);
+    uint64_t n_partials = kernel->slices;
+    if (kernel->form == CRUMB_CL_PLAIN || (kernel->form == CRUMB_CL_GEMM && kernel->slices == 1)) return 0;
+    if (kernel->form == CRUMB_CL_GEMV && group) n_partials = crumb_round_up(padded_k(use->w), step_k) / group;
     return n_partials * CRUMB_TILE_ROWS * sizeof(int32_t) * kernel->tokens * kernel->tiles;
 }
 
@@ -176,7 +196,7 @@ uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crum
     uint64_t per_row =
         crumb_round_up(padded_k(use->w), step_k_of(kernel)) + sizeof(int32_t) * (scales_of_row(use) + sums_of_row(use));
     uint64_t x_bytes = use->x == 32 && kernel->x != 32 ? per_row * kernel->tokens : 0;
-    uint64_t n_bytes = x_bytes + (kernel->form == CRUMB_CL_GEMV ? partial_bytes(kernel, use) : 0);
+    uint64_t n_bytes = x_bytes + partial_bytes(kernel, use);
     return n_bytes ? n_bytes : sizeof(int32_t);
 }
 
@@ -203,14 +223,13 @@ static bool gemv_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
     return k % 64 == 0 && (kernel->sub_group == 16 || k >= step_k);
 }
 
-/* Groups' floats take too large a part of smaller tiles, and masks of 1 bit come on top of them: over the budget. */
+/* Groups' floats take too large a part of smaller tiles. */
 static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
     const uint32_t group = x_group_option(use), k = padded_k(use->w);
-    const uint32_t tm = kernel->tokens / 8u;
     if (k < 64) return false;
-    if (kernel->x == 32 && (group || use->input || use->w->k % 4 || tm > 2)) return false; /* rows as surfaces */
-    if (group && (kernel->bits == 1 || tm != 2 || kernel->tiles != 8 * slices_of(kernel) || k / group < 2))
-        return false;
+    if (kernel->x == 32 && (group || use->input || use->w->k % 4 || kernel->tokens > 16))
+        return false; /* rows as surfaces */
+    if (group && (kernel->slices > 1 || !kernel->groups || k / group < 2)) return false;
     return !group || group == 32 || group == 64 || group == 128;
 }
 
@@ -229,20 +248,46 @@ bool crumb_cl_linear_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *
     return crumb_cl_linear_scratch_bytes(kernel, use) + declared_bytes(kernel, use) <= target->local_bytes;
 }
 
-uint32_t crumb_cl_linear_x_place(const crumb_cl_kernel *kernel, uint32_t k) {
-    const uint32_t in = k % CRUMB_TILE_K;
-    const uint32_t place = k - in + (kernel->x_bits ? crumb_tile_plane_position(kernel->x_bits, in) : in);
-    const uint32_t quarter = place / 16 % 4; /* of two 32-blocks */
-    if (!kernel->x_pairs || quarter == 0 || quarter == 3) return place;
-    return quarter == 1 ? place + 16 : place - 16;
+uint64_t crumb_cl_linear_x_bytes(uint32_t n, uint32_t k_padded) {
+    return crumb_round_up(n, X_ROWS) * k_padded;
 }
 
-const crumb_cl_kernel *crumb_cl_linear_select(const crumb_cl_linear *use, uint32_t n, const crumb_cl_target *target) {
+uint64_t crumb_cl_linear_x_place(const crumb_cl_kernel *kernel, uint32_t k_padded, uint32_t n, uint32_t k) {
+    const uint32_t block = k / CRUMB_TILE_K, in = k % CRUMB_TILE_K, rows = kernel->x_rows;
+    uint32_t place = CRUMB_TILE_K * block + (kernel->x_bits ? crumb_tile_plane_position(kernel->x_bits, in) : in);
+    const uint32_t quarter = place / 16 % 4; /* of two 32-blocks */
+    if (kernel->x_pairs && quarter == 1) place += 16;
+    if (kernel->x_pairs && quarter == 2) place -= 16;
+    const uint64_t first = (uint64_t)(n / rows * rows) * k_padded, to = place / CRUMB_TILE_K;
+    return first + (to * rows + n % rows) * CRUMB_TILE_K + place % CRUMB_TILE_K;
+}
+
+/* Highest rank first. */
+static const crumb_cl_kernel *select_by_rank(const crumb_cl_linear *use, uint32_t n, const crumb_cl_target *target) {
     const crumb_cl_kernel *best = NULL;
     for (int i = 0; i < N_KERNELS; i++)
         if (crumb_cl_linear_fits(&kernels[i], use, target) && n >= kernels[i].min_n && n <= kernels[i].max_n &&
             (!best || kernels[i].rank > best->rank))
             best = &kernels[i];
+    return best;
+}
+
+uint64_t crumb_cl_linear_items(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, uint32_t n) {
+    const uint64_t tiles = use->tiles ? use->tiles : crumb_div_up(use->w->m, CRUMB_TILE_ROWS);
+    return crumb_div_up(tiles, kernel->tiles) * crumb_div_up(n, kernel->tokens) * kernel->local_size;
+}
+
+const crumb_cl_kernel *crumb_cl_linear_select(const crumb_cl_linear *use, uint32_t n, const crumb_cl_target *target) {
+    const uint64_t enough = (uint64_t)CORE_LANES * target->xe_cores;
+    const crumb_cl_kernel *first = select_by_rank(use, n, target), *best = first;
+    if (!first || !first->sub_group) return first;
+    for (int i = 0; i < N_KERNELS && crumb_cl_linear_items(best, use, n) < enough; i++) {
+        const crumb_cl_kernel *k = &kernels[i];
+        if (k->form != first->form || k->tokens > first->tokens || n < k->min_n || n > k->max_n) continue;
+        if (crumb_cl_linear_fits(k, use, target) &&
+            crumb_cl_linear_items(k, use, n) > crumb_cl_linear_items(best, use, n))
+            best = k;
+    }
     return best;
 }
 
@@ -271,6 +316,51 @@ const crumb_cl_kernel *crumb_cl_dense_select(const crumb_matrix *w, uint32_t n, 
 
 uint64_t crumb_cl_split_bytes(uint32_t n, uint32_t k) {
     return crumb_round_up(n, SPLIT_ROWS) * k * TERMS * sizeof(uint16_t);
+}
+
+/* ---- attention ---------------------------------------------------------------------------------------------- */
+
+/* Queries that a work-group takes at most: what its kernel's registers hold. */
+static uint32_t most_queries(const crumb_cl_kernel *kernel) {
+    return kernel->sub_group == 16 ? 32 : 16;
+}
+
+/* As attention_matrix.cl says. */
+static uint64_t matrix_local_bytes(const crumb_cl_kernel *kernel, uint32_t head_dim) {
+    return most_queries(kernel) * (4ull * head_dim + 700);
+}
+
+static bool attention_fits(const crumb_cl_kernel *kernel, const crumb_cl_heads *h, const crumb_cl_target *target) {
+    if (kernel->rung > target->rung) return false;
+    return !kernel->sub_group ||
+           (h->matrix && kernel->sub_group == target->sub_group && h->kv == CRUMB_KV_F16 && h->head_dim % 16 == 0 &&
+            h->head_dim >= 32 && h->head_dim <= 16u * kernel->sub_group &&
+            h->n_head / h->n_head_kv <= most_queries(kernel) && kernel->local_size <= target->max_work_group &&
+            matrix_local_bytes(kernel, h->head_dim) <= target->local_bytes);
+}
+
+const crumb_cl_kernel *crumb_cl_attention_select(crumb_cl_op op, const crumb_cl_heads *heads,
+                                                 const crumb_cl_target *target) {
+    const crumb_cl_kernel *best = NULL;
+    for (int i = 0; i < N_KERNELS; i++)
+        if (kernels[i].op == op && attention_fits(&kernels[i], heads, target) &&
+            (!best || kernels[i].rank > best->rank))
+            best = &kernels[i];
+    return best;
+}
+
+uint32_t crumb_cl_attention_rows(const crumb_cl_kernel *kernel, const crumb_cl_heads *h,
+                                 const crumb_cl_target *target) {
+    const uint32_t sharing = h->n_head / h->n_head_kv;
+    const uint64_t query_bytes = 12ull * h->head_dim + (h->kv == CRUMB_KV_Q8 ? 1100 : 600);
+    const uint64_t fit = kernel->sub_group ? UINT64_MAX : target->local_bytes / (query_bytes * sharing);
+    const uint64_t most = most_queries(kernel) / sharing, rows = fit < most ? fit : most;
+    return rows ? (uint32_t)rows : 1;
+}
+
+void crumb_cl_attention_options(const crumb_cl_kernel *kernel, const crumb_cl_heads *h, uint32_t rows, char *out) {
+    snprintf(out, CRUMB_CL_OPTIONS_MAX, "%s -D HEAD_DIM=%u -D KV=%d -D N_HEAD=%u -D N_HEAD_KV=%u -D ROWS=%u",
+             kernel->options, h->head_dim, h->kv == CRUMB_KV_Q8 ? 8 : 16, h->n_head, h->n_head_kv, rows);
 }
 
 /* ---- options ------------------------------------------------------------------------------------------------ */
@@ -307,6 +397,8 @@ void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linea
 void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, uint32_t input, char *out) {
     snprintf(out, CRUMB_CL_OPTIONS_MAX, "-D BITS=%d -D X_PAIRS=%d -D X_GROUP=%u -D ROW_SCALE=%d -D INPUT=%u",
              kernel->x_bits, kernel->x_pairs, x_group_option(use), use->act == CRUMB_ACT_ROW, input);
+    const size_t length = strlen(out);
+    if (kernel->x_rows > 1) snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " -D X_ROWS=%u", kernel->x_rows);
 }
 
 void crumb_cl_split_options(const crumb_cl_kernel *dense, bool norm, char *out) {

@@ -35,6 +35,7 @@ typedef enum crumb_cl_op {
     CRUMB_CL_GATED,
     CRUMB_CL_SELECT,
     CRUMB_CL_TOP,
+    CRUMB_CL_PLACE,
 } crumb_cl_op;
 
 /* The texts of linear layers with weights in tiles: they are called alike and differ in what fits them. */
@@ -59,11 +60,14 @@ typedef struct crumb_cl_kernel {
                            quantized in registers */
     uint8_t x_bits;     /* the BITS that quantize.cl is built with for it */
     bool x_pairs;       /* and its X_PAIRS */
+    uint8_t x_rows;     /* and its X_ROWS */
     uint8_t sub_group;  /* 0: any */
     uint16_t registers; /* per thread: 256 is built with CRUMB_CL_LARGE_REGISTERS on Intel's GPUs */
     uint16_t tiles;     /* tile-rows of a work-group */
     uint16_t tokens;    /* rows of activations of a work-group */
     uint8_t step;       /* 32-blocks that gemv.cl or gemm.cl loads together; 0: each by itself */
+    uint8_t slices;     /* of K, which a work-group's items divide */
+    bool groups;        /* gemm.cl: also takes X_GROUP */
     uint32_t min_n;     /* rows of activations from and up to which it is meant to be used; it computes any */
     uint32_t max_n;
     int rank; /* higher is preferred among those that fit */
@@ -83,6 +87,7 @@ typedef struct crumb_cl_target {
     uint32_t sub_group;   /* of its matrix instructions: 16, 8, or 0 */
     uint64_t local_bytes; /* local memory of a work-group */
     uint32_t max_work_group;
+    uint32_t xe_cores; /* 0: unknown */
 } crumb_cl_target;
 
 /* How a linear layer with weights in tiles is called. */
@@ -94,17 +99,23 @@ typedef struct crumb_cl_linear {
     uint32_t gated;        /* 0; 1: silu, 2: relu^2 of part 0, times part 1 */
     uint32_t x;            /* 8 or 32, as in crumb_cl_kernel */
     uint32_t input;        /* with x 32: INPUT of common.cl, 0 to 3 */
+    uint32_t tiles;        /* tile-rows that are computed, of all parts; 0: those of w */
 } crumb_cl_linear;
 
 /* Whether two matrices may be parts of one launch. */
 bool crumb_cl_linear_joins(const crumb_matrix *a, const crumb_matrix *b);
-/* The kernel for n rows of activations: the highest rank that fits. NULL: nothing does; with x 8 something of the
- * portable rung always fits matrices of K' <= 65536 whose activation groups divide K'. */
+/* The kernel for n rows of activations: the highest rank that fits. Where that leaves engines of the GPU's Xe-cores
+ * without a sub-group, as small matrices do, the row of the same text that has the most. NULL: nothing fits; with x 8
+ * something of the portable rung always fits matrices of K' <= 65536 whose activation groups divide K'. */
 const crumb_cl_kernel *crumb_cl_linear_select(const crumb_cl_linear *use, uint32_t n, const crumb_cl_target *target);
 /* Whether one may be taken: to force it by name, to test, to tune. */
 bool crumb_cl_linear_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_cl_target *target);
-/* Where number k of a row of int8 activations stands in what the kernel reads: as quantize.cl writes it. */
-uint32_t crumb_cl_linear_x_place(const crumb_cl_kernel *kernel, uint32_t k);
+/* Work-items of a launch. */
+uint64_t crumb_cl_linear_items(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, uint32_t n);
+/* Bytes of n rows of int8 activations, for whichever kernel, and where number k of row n stands among them: as
+ * quantize.cl writes it. */
+uint64_t crumb_cl_linear_x_bytes(uint32_t n, uint32_t k_padded);
+uint64_t crumb_cl_linear_x_place(const crumb_cl_kernel *kernel, uint32_t k_padded, uint32_t n, uint32_t k);
 /* Bytes of its `scratch` argument. */
 uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use);
 
@@ -114,6 +125,22 @@ const crumb_cl_kernel *crumb_cl_dense_select(const crumb_matrix *w, uint32_t n, 
 bool crumb_cl_dense_fits(const crumb_cl_kernel *kernel, const crumb_matrix *w, const crumb_cl_target *target);
 /* Bytes of split activations of n rows of k. */
 uint64_t crumb_cl_split_bytes(uint32_t n, uint32_t k);
+
+/* Attention's kernel, ATTENTION_SPLIT or ATTENTION_WHOLE: the CPU's sequence of operations, or, where they are asked
+ * for and serve the heads and the cache, matrix instructions. Which it is does not depend on the number of rows, and
+ * neither do results. */
+typedef struct crumb_cl_heads {
+    crumb_kv_type kv;
+    uint32_t head_dim, n_head, n_head_kv;
+    bool matrix; /* asked for */
+} crumb_cl_heads;
+const crumb_cl_kernel *crumb_cl_attention_select(crumb_cl_op op, const crumb_cl_heads *heads,
+                                                 const crumb_cl_target *target);
+/* Rows that a work-group of ATTENTION_WHOLE takes: what fits its local memory and registers. */
+uint32_t crumb_cl_attention_rows(const crumb_cl_kernel *kernel, const crumb_cl_heads *heads,
+                                 const crumb_cl_target *target);
+/* Its -D options for that many rows; 1 for ATTENTION_SPLIT and ATTENTION_MERGE. */
+void crumb_cl_attention_options(const crumb_cl_kernel *kernel, const crumb_cl_heads *heads, uint32_t rows, char *out);
 
 /* The longest text that the functions below write. */
 enum { CRUMB_CL_OPTIONS_MAX = 512 };

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static crumb_status failed(const crumb_plan *p, const char *what, cl_int code, crumb_error *err) {
+static crumb_status failed(const crumb_plan *p, const char *what, crumb_cl_code code, crumb_error *err) {
     return crumb_cl_fail(err, p->device->label, what, code);
 }
 
 /* ---- the batch ----------------------------------------------------------------------------------------------- */
 
-static crumb_status write_batch(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err) {
+static void fill_batch(crumb_plan *p, const crumb_row *rows, uint32_t n_rows) {
     crumb_cl_batch *b = p->host_batch;
     *b = (crumb_cl_batch){.n_rows = n_rows, .n_outputs = p->n_outputs, .number = ++p->number};
     for (uint32_t i = 0, output = 0; i < n_rows; i++) {
@@ -21,11 +21,13 @@ static crumb_status write_batch(crumb_plan *p, const crumb_row *rows, uint32_t n
                                     .output = p->has_select && row->wants_output ? output++ : UINT32_MAX};
         if (row->position >= b->max_kv) b->max_kv = row->position + 1;
     }
-    const size_t n_bytes = sizeof *b + n_rows * sizeof *b->rows;
-    crumb_device *d = p->device;
-    cl_int code = p->batch.usm ? d->usm.copy(d->queue, CL_FALSE, p->batch.usm, b, n_bytes, 0, NULL, NULL)
-                               : clEnqueueWriteBuffer(d->queue, p->batch.mem, CL_FALSE, 0, n_bytes, b, 0, NULL, NULL);
-    return code == CL_SUCCESS ? CRUMB_OK : failed(p, "sending a batch", code, err);
+}
+
+static crumb_status send_batch(crumb_plan *p, crumb_error *err) {
+    const size_t n_bytes = sizeof *p->host_batch + p->n_rows * sizeof *p->host_batch->rows;
+    if (p->batch.usm == (void *)p->host_batch) return CRUMB_OK;
+    const crumb_cl_code code = crumb_cl_driver_write(p->device, &p->batch, 0, p->host_batch, n_bytes, false);
+    return code == CRUMB_CL_OK ? CRUMB_OK : failed(p, "sending a batch", code, err);
 }
 
 /* Attention's launches are set for a power of two of chunks of keys: the context outgrows it rarely, and work-groups
@@ -39,8 +41,8 @@ static crumb_status set_chunks(crumb_plan *p, crumb_error *err) {
     for (size_t i = 0; i < p->n_launches; i++) {
         crumb_cl_launch *l = &p->launches[i];
         if (l->splits_keys) l->groups[0] = chunks;
-        cl_int code = l->merges_keys ? clSetKernelArg(l->kernel, 1, sizeof chunks, &chunks) : CL_SUCCESS;
-        if (code != CL_SUCCESS) return failed(p, "attention", code, err);
+        crumb_cl_code code = l->merges_keys ? crumb_cl_call_set(l->call, 1, sizeof chunks, &chunks) : CRUMB_CL_OK;
+        if (code != CRUMB_CL_OK) return failed(p, "attention", code, err);
     }
     p->chunks = chunks;
     return CRUMB_OK;
@@ -52,40 +54,44 @@ bool crumb_cl_launch_sizes(const crumb_plan *p, const crumb_cl_launch *l, size_t
     const uint32_t n = l->on_outputs ? p->n_outputs : p->n_rows;
     for (uint8_t i = 0; i < l->n_dims; i++)
         global[i] = (i == l->row_dim ? (n + l->tokens - 1) / l->tokens : l->groups[i]) * l->local[i];
-    return n > 0;
+    return n > 0 && !(l->merges_keys && p->chunks == 1);
 }
 
-static cl_int enqueue(const crumb_plan *p, const crumb_cl_launch *l, cl_command_queue queue, cl_event *event) {
+static crumb_cl_code enqueue(const crumb_plan *p, const crumb_cl_launch *l, crumb_cl_queue queue,
+                             crumb_cl_event *event) {
     size_t global[3];
-    if (!crumb_cl_launch_sizes(p, l, global)) return CL_SUCCESS;
+    if (!crumb_cl_launch_sizes(p, l, global)) return CRUMB_CL_OK;
     if (l->sgemm.w)
         return crumb_cl_blas_sgemm(p->device->blas, &l->sgemm, l->on_outputs ? p->n_outputs : p->n_rows, queue, event);
-    return clEnqueueNDRangeKernel(queue, l->kernel, l->n_dims, NULL, global, l->local, 0, NULL, event);
+    return crumb_cl_queue_launch(p->device, queue, l->call, l->n_dims, global, l->local, event);
 }
 
-static crumb_status run(crumb_plan *p, cl_command_queue queue, crumb_error *err) {
-    const crumb_cl_sizes sizes = {p->n_rows, p->n_outputs, p->chunks};
-    if (!p->times && !p->device->blas && crumb_cl_commands_ready(p, &sizes)) { /* CLBlast enqueues by itself */
-        const cl_int code = crumb_cl_commands_run(p);
-        return code == CL_SUCCESS ? CRUMB_OK : failed(p, "starting a plan", code, err);
-    }
+/* One by one. */
+static crumb_status run_launches(crumb_plan *p, crumb_cl_queue queue, crumb_error *err) {
     for (size_t i = 0; i < p->n_launches; i++) {
-        cl_int code = enqueue(p, &p->launches[i], queue, p->times ? &p->events[i] : NULL);
-        if (code != CL_SUCCESS) return failed(p, "starting a kernel", code, err);
+        if (p->meetings.n) CRUMB_TRY(crumb_cl_meet(&p->meetings, p->device, queue, i, p->number, err));
+        crumb_cl_code code = enqueue(p, &p->launches[i], queue, p->times ? &p->events[i] : NULL);
+        if (code != CRUMB_CL_OK) return failed(p, "starting a kernel", code, err);
     }
-    return CRUMB_OK;
+    if (p->meetings.n) CRUMB_TRY(crumb_cl_meet(&p->meetings, p->device, queue, p->n_launches, p->number, err));
+    return crumb_cl_meetings_end(&p->meetings, p->device, p->number, err);
 }
 
 static uint32_t rows_of(const crumb_plan *p, const crumb_cl_value *v) {
     return v->on_outputs ? p->n_outputs : p->n_rows;
 }
 
+uint64_t crumb_cl_value_bytes(const crumb_plan *p, const crumb_cl_value *v) {
+    return (uint64_t)rows_of(p, v) * v->width * sizeof(float);
+}
+
 static crumb_status fetch(crumb_plan *p, crumb_value value, float *to, bool blocking, crumb_error *err) {
     const crumb_cl_value *v = &p->values[value];
-    const size_t n_bytes = (size_t)rows_of(p, v) * v->width * sizeof *to;
-    if (n_bytes == 0) return CRUMB_OK;
-    cl_int code = crumb_cl_memory_read(p->device, crumb_cl_value_memory(p, value), to, n_bytes, blocking);
-    return code == CL_SUCCESS ? CRUMB_OK : failed(p, "reading results", code, err);
+    const uint64_t n_bytes = crumb_cl_value_bytes(p, v);
+    if (n_bytes == 0 || crumb_cl_value_memory(p, value)->usm == (void *)to) return CRUMB_OK;
+    const crumb_cl_code code =
+        crumb_cl_driver_read(p->device, crumb_cl_value_memory(p, value), 0, to, n_bytes, blocking);
+    return code == CRUMB_CL_OK ? CRUMB_OK : failed(p, "reading results", code, err);
 }
 
 /* ---- where the time goes ------------------------------------------------------------------------------------- */
@@ -96,14 +102,10 @@ static void take_times(crumb_plan *p) {
                             [CRUMB_CL_TIME_ATTENTION] = &p->times->attention_ns,
                             [CRUMB_CL_TIME_OTHER] = &p->times->other_ns};
     for (size_t i = 0; i < p->n_launches; i++) {
-        cl_ulong begin = 0, end = 0;
+        uint64_t begin, end;
         if (!p->events[i]) continue;
-        if (clGetEventProfilingInfo(p->events[i], CL_PROFILING_COMMAND_START, sizeof begin, &begin, NULL) ==
-                CL_SUCCESS &&
-            clGetEventProfilingInfo(p->events[i], CL_PROFILING_COMMAND_END, sizeof end, &end, NULL) == CL_SUCCESS &&
-            end > begin)
-            *to[p->launches[i].time] += end - begin;
-        clReleaseEvent(p->events[i]);
+        if (crumb_cl_event_times(p->events[i], &begin, &end) && end > begin) *to[p->launches[i].time] += end - begin;
+        crumb_cl_event_release(p->device, p->events[i]);
         p->events[i] = NULL;
     }
     p->times->n_replays++;
@@ -114,29 +116,44 @@ void crumb_cl_plan_measure(crumb_plan *p, crumb_plan_times *times) {
     p->times = NULL;
     if (!times) return;
     if (!p->events) p->events = calloc(p->n_launches, sizeof *p->events);
-    if (p->events && crumb_cl_device_can_measure(p->device)) p->times = times;
+    if (p->events && crumb_cl_driver_can_measure(p->device)) p->times = times;
 }
 
 /* ---- entries ------------------------------------------------------------------------------------------------- */
 
 /* The batch goes through the plain queue also when kernels are measured: each queue is waited for before the other. */
 static crumb_status replay_measured(crumb_plan *p, crumb_error *err) {
-    cl_int code = clFinish(p->device->queue);
-    if (code != CL_SUCCESS) return failed(p, "sending a batch", code, err);
-    crumb_status status = run(p, p->device->profiling, err);
-    code = clFinish(p->device->profiling);
+    CRUMB_TRY(send_batch(p, err));
+    crumb_cl_code code = crumb_cl_queue_finish(p->device, p->device->queue);
+    if (code != CRUMB_CL_OK) return failed(p, "sending a batch", code, err);
+    crumb_status status = run_launches(p, p->device->profiling, err);
+    code = crumb_cl_queue_finish(p->device, p->device->profiling);
     take_times(p);
-    if (status == CRUMB_OK && code != CL_SUCCESS) status = failed(p, "running a plan", code, err);
+    if (status == CRUMB_OK && code != CRUMB_CL_OK) status = failed(p, "running a plan", code, err);
     return status;
 }
 
+/* As one list where the driver has them; CLBlast enqueues by itself, and meetings are the host's. */
+static crumb_status run(crumb_plan *p, bool *fetched, crumb_error *err) {
+    const crumb_cl_sizes sizes = {p->n_rows, p->n_outputs, p->chunks};
+    *fetched = false;
+    if (p->times) return replay_measured(p, err);
+    const bool listed = !p->device->blas && !p->meetings.n && crumb_cl_commands_ready(p, &sizes);
+    if (!listed || !crumb_cl_api_used.lists_copy) CRUMB_TRY(send_batch(p, err));
+    if (!listed) return run_launches(p, p->device->queue, err);
+    const crumb_cl_code code = crumb_cl_commands_run(p);
+    *fetched = crumb_cl_api_used.lists_copy;
+    return code == CRUMB_CL_OK ? CRUMB_OK : failed(p, "starting a plan", code, err);
+}
+
 static crumb_status replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err) {
-    CRUMB_TRY(write_batch(p, rows, n_rows, err));
+    bool fetched;
+    fill_batch(p, rows, n_rows);
     CRUMB_TRY(set_chunks(p, err));
-    CRUMB_TRY(p->times ? replay_measured(p, err) : run(p, p->device->queue, err));
-    CRUMB_TRY(fetch(p, p->result, p->results, false, err));
-    cl_int code = clFinish(p->device->queue);
-    return code == CL_SUCCESS ? CRUMB_OK : failed(p, "running a plan", code, err);
+    CRUMB_TRY(run(p, &fetched, err));
+    if (!fetched) CRUMB_TRY(fetch(p, p->result, p->results, false, err));
+    const crumb_cl_code code = crumb_cl_queue_finish(p->device, p->device->queue);
+    return code == CRUMB_CL_OK ? CRUMB_OK : failed(p, "running a plan", code, err);
 }
 
 crumb_status crumb_cl_plan_write(crumb_plan *p, crumb_value value, const float *rows, uint32_t n_rows,
@@ -152,7 +169,10 @@ crumb_status crumb_cl_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_t
     CRUMB_TRY(crumb_inputs_take(&p->inputs, n_rows, err));
     p->n_rows = n_rows;
     crumb_status status = replay(p, rows, n_rows, err);
-    if (status != CRUMB_OK) p->n_rows = p->n_outputs = 0;
+    if (status != CRUMB_OK) {
+        crumb_cl_meetings_drop(&p->meetings, p->device);
+        p->n_rows = p->n_outputs = 0;
+    }
     return status;
 }
 
@@ -178,17 +198,28 @@ uint64_t crumb_cl_plan_scratch_bytes(const crumb_plan *p) {
     return p->scratch_bytes;
 }
 
+static void free_memories(crumb_plan *p) {
+    crumb_device *d = p->device;
+    crumb_cl_memory *const memories[] = {&p->batch, &p->q, &p->sx, &p->qsum, &p->partials, &p->keys[0], &p->keys[1]};
+    if (p->scratch.usm) { /* the others are places in it, or others' */
+        crumb_cl_memory_free(d, &p->scratch);
+        return;
+    }
+    if (p->batch.usm == (void *)p->host_batch) p->batch = (crumb_cl_memory){0}; /* it has no other memory */
+    for (size_t i = 0; i < sizeof memories / sizeof *memories; i++) crumb_cl_memory_free(d, memories[i]);
+    for (size_t i = 0; p->values && i < p->n_values; i++)
+        if (!p->values[i].lent) crumb_cl_memory_free(d, &p->values[i].memory);
+}
+
 void crumb_cl_plan_destroy(crumb_plan *p) {
     if (!p) return;
     crumb_device *d = p->device;
-    crumb_cl_commands_free(&p->commands);
+    crumb_cl_commands_free(d, &p->commands);
+    crumb_cl_meetings_free(&p->meetings, d);
     for (size_t i = 0; i < p->n_launches; i++)
-        if (p->launches[i].kernel) clReleaseKernel(p->launches[i].kernel);
+        if (p->launches[i].call) crumb_cl_call_release(p->launches[i].call);
     if (d) {
-        crumb_cl_memory *const memories[] = {&p->batch,    &p->q,       &p->sx,     &p->qsum,
-                                             &p->partials, &p->keys[0], &p->keys[1]};
-        for (size_t i = 0; i < sizeof memories / sizeof *memories; i++) crumb_cl_memory_free(d, memories[i]);
-        for (size_t i = 0; p->values && i < p->n_values; i++) crumb_cl_memory_free(d, &p->values[i].memory);
+        free_memories(p);
         crumb_cl_copies_free(d, &p->copies);
         crumb_cl_host_free(d, p->host_batch);
         crumb_cl_host_free(d, p->results);

@@ -36,7 +36,8 @@ static crumb_status copy_activations(crumb_cl_solo *s, crumb_error *err) {
     const crumb_q8 *x = &s->trial->x;
     const uint64_t n_groups = x->k_padded / x->group, n_sx = x->row_scale ? 1 : n_groups;
     const crumb_cl_batch batch = {.n_rows = p->n, .max_kv = 1, .number = 1};
-    CRUMB_TRY(crumb_cl_memory_create(s->d, (uint64_t)p->n * x->k_padded, "a trial", &s->q, err));
+    CRUMB_TRY(
+        crumb_cl_memory_create(s->d, crumb_cl_linear_x_bytes(p->n, (uint32_t)x->k_padded), "a trial", &s->q, err));
     CRUMB_TRY(copy(s, s->trial->xf, (uint64_t)p->n * p->k * sizeof(float), &s->x, err));
     CRUMB_TRY(copy(s, x->sx, p->n * n_sx * sizeof *x->sx, &s->sx, err));
     CRUMB_TRY(copy(s, x->qsum, p->n * n_groups * sizeof *x->qsum, &s->qsum, err));
@@ -65,7 +66,7 @@ void crumb_cl_solo_destroy(crumb_cl_solo *s) {
 static uint64_t order_of(const crumb_cl_kernel *kernel) {
     uint64_t hash = CRUMB_HASH_SEED;
     for (uint32_t k = 0; k < 4 * CRUMB_TILE_K; k++) {
-        const uint32_t place = crumb_cl_linear_x_place(kernel, k);
+        const uint64_t place = crumb_cl_linear_x_place(kernel, 4 * CRUMB_TILE_K, 1, k);
         hash = crumb_hash(hash, &place, sizeof place);
     }
     return hash;
@@ -74,15 +75,16 @@ static uint64_t order_of(const crumb_cl_kernel *kernel) {
 /* Writes the activations in the order that a kernel reads: in the trial they are in the plane order of its weights. */
 static crumb_status write_q(crumb_cl_solo *s, const crumb_cl_kernel *kernel, crumb_error *err) {
     const crumb_q8 *x = &s->trial->x;
-    const uint64_t n_bytes = (uint64_t)s->trial->params.n * x->k_padded, order = order_of(kernel);
+    const uint32_t n = s->trial->params.n, k_padded = (uint32_t)x->k_padded;
+    const uint64_t n_bytes = crumb_cl_linear_x_bytes(n, k_padded), order = order_of(kernel);
     void *memory;
     if (s->q_order == order) return CRUMB_OK;
     CRUMB_TRY(crumb_calloc(n_bytes, 1, "activations", &memory, err));
     int8_t *q = memory;
-    for (uint64_t row = 0; row < n_bytes; row += x->k_padded)
-        for (uint32_t k = 0; k < x->k_padded; k++) {
+    for (uint32_t row = 0; row < n; row++)
+        for (uint32_t k = 0; k < k_padded; k++) {
             const uint32_t in = k % CRUMB_TILE_K, from = k - in + crumb_tile_plane_position(s->trial->w.bits, in);
-            q[row + crumb_cl_linear_x_place(kernel, k)] = x->q[row + from];
+            q[crumb_cl_linear_x_place(kernel, k_padded, row, k)] = x->q[(uint64_t)row * k_padded + from];
         }
     crumb_status status = crumb_cl_memory_write(s->d, &s->q, q, n_bytes, err);
     free(memory);
@@ -99,26 +101,26 @@ crumb_cl_linear crumb_cl_solo_use(const crumb_matrix *w, const crumb_trial_param
 /* A kernel's arguments in their order; the first that is refused counts. */
 typedef struct args {
     const crumb_device *d;
-    cl_kernel kernel;
-    cl_uint n;
-    cl_int code;
+    crumb_cl_call call;
+    uint32_t n;
+    crumb_cl_code code;
 } args;
 
-static void note(args *a, cl_int code) {
-    if (a->code == CL_SUCCESS) a->code = code;
+static void note(args *a, crumb_cl_code code) {
+    if (a->code == CRUMB_CL_OK) a->code = code;
     a->n++;
 }
 static void arg_memory(args *a, const crumb_cl_memory *m) {
-    note(a, crumb_cl_set_memory(a->d, a->kernel, a->n, m));
+    note(a, crumb_cl_call_set_memory(a->d, a->call, a->n, m));
 }
 static void arg_u32(args *a, uint32_t value) {
-    note(a, clSetKernelArg(a->kernel, a->n, sizeof value, &value));
+    note(a, crumb_cl_call_set(a->call, a->n, sizeof value, &value));
 }
 static void arg_f32(args *a, float value) {
-    note(a, clSetKernelArg(a->kernel, a->n, sizeof value, &value));
+    note(a, crumb_cl_call_set(a->call, a->n, sizeof value, &value));
 }
 static void arg_local(args *a, uint64_t n_bytes) {
-    note(a, clSetKernelArg(a->kernel, a->n, (size_t)n_bytes, NULL));
+    note(a, crumb_cl_call_set(a->call, a->n, (size_t)n_bytes, NULL));
 }
 
 static void set_linear(const crumb_cl_solo *s, const crumb_cl_variant *v, const crumb_cl_linear *use, args *a) {
@@ -163,63 +165,63 @@ static void set_quantize(const crumb_cl_solo *s, args *a) {
     arg_local(a, sizeof(int32_t) * (n_groups + (x->row_scale ? 1 : n_groups)));
 }
 
-static cl_command_queue queue_of(const crumb_cl_solo *s) {
+static crumb_cl_queue queue_of(const crumb_cl_solo *s) {
     return s->d->profiling ? s->d->profiling : s->d->queue;
 }
 
 static crumb_status enqueue(const crumb_cl_solo *s, const args *a, const size_t groups[2], size_t local,
-                            cl_event *event, crumb_error *err) {
+                            crumb_cl_event *event, crumb_error *err) {
     const size_t global[2] = {groups[0] * local, groups[1]}, locals[2] = {local, 1};
-    if (a->code != CL_SUCCESS) return crumb_cl_fail(err, s->d->label, "a kernel's arguments", a->code);
-    const cl_int code = clEnqueueNDRangeKernel(queue_of(s), a->kernel, 2, NULL, global, locals, 0, NULL, event);
-    return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, s->d->label, "starting a kernel", code);
+    if (a->code != CRUMB_CL_OK) return crumb_cl_fail(err, s->d->label, "a kernel's arguments", a->code);
+    const crumb_cl_code code = crumb_cl_queue_launch(s->d, queue_of(s), a->call, 2, global, locals, event);
+    return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, s->d->label, "starting a kernel", code);
 }
 
 static crumb_status run_quantize(const crumb_cl_solo *s, const crumb_cl_variant *v, const crumb_cl_linear *use,
-                                 cl_event *event, crumb_error *err) {
+                                 crumb_cl_event *event, crumb_error *err) {
     char options[CRUMB_CL_OPTIONS_MAX];
     args a = {.d = s->d};
     crumb_cl_quantize_options(&v->kernel, use, 0, options);
-    CRUMB_TRY(crumb_cl_kernel_create(s->d, "quantize.cl", options, "quantize_rows", &a.kernel, err));
+    CRUMB_TRY(crumb_cl_kernel_create(s->d, "quantize.cl", options, "quantize_rows", &a.call, err));
     set_quantize(s, &a);
     crumb_status status = enqueue(s, &a, (const size_t[]){s->trial->params.n, 1}, QUANTIZE_WG, event, err);
-    clReleaseKernel(a.kernel);
+    crumb_cl_call_release(a.call);
     return status;
 }
 
 static crumb_status run_linear(const crumb_cl_solo *s, const crumb_cl_variant *v, const crumb_cl_linear *use,
-                               cl_event *event, crumb_error *err) {
+                               crumb_cl_event *event, crumb_error *err) {
     char options[CRUMB_CL_LINEAR_OPTIONS_MAX];
     args a = {.d = s->d};
     const size_t tiles = crumb_div_up(use->w->m, CRUMB_TILE_ROWS);
     const size_t groups[2] = {crumb_div_up(tiles, v->kernel.tiles), crumb_div_up(s->trial->params.n, v->kernel.tokens)};
     crumb_cl_linear_program(s->d, &v->kernel, use, options);
-    CRUMB_TRY(crumb_cl_kernel_create(s->d, v->kernel.file, options, v->kernel.entry, &a.kernel, err));
+    CRUMB_TRY(crumb_cl_kernel_create(s->d, v->kernel.file, options, v->kernel.entry, &a.call, err));
     set_linear(s, v, use, &a);
     crumb_status status = enqueue(s, &a, groups, v->kernel.local_size, event, err);
-    clReleaseKernel(a.kernel);
+    crumb_cl_call_release(a.call);
     return status;
 }
 
 crumb_status crumb_cl_solo_run(crumb_cl_solo *s, const crumb_cl_variant *v, bool whole, double *ns, crumb_error *err) {
     const crumb_cl_linear use = crumb_cl_solo_use(&s->trial->w, &s->trial->params, v->x);
     const bool quantizes = whole && v->x == 8;
-    cl_event first = NULL, last = NULL;
+    crumb_cl_event first = NULL, last = NULL;
     *ns = 0;
     if (v->x == 8 && !quantizes) CRUMB_TRY(write_q(s, &v->kernel, err));
-    cl_int code = clFinish(s->d->queue); /* what was written there comes first */
-    if (code != CL_SUCCESS) return crumb_cl_fail(err, s->d->label, "copying to the device", code);
+    crumb_cl_code code = crumb_cl_queue_finish(s->d, s->d->queue); /* what was written there comes first */
+    if (code != CRUMB_CL_OK) return crumb_cl_fail(err, s->d->label, "copying to the device", code);
     crumb_status status = quantizes ? run_quantize(s, v, &use, &first, err) : CRUMB_OK;
     if (quantizes) s->q_order = 0;
     if (status == CRUMB_OK) status = run_linear(s, v, &use, &last, err);
-    code = clFinish(queue_of(s));
-    *ns = crumb_cl_event_ns(first ? first : last, last);
-    if (status == CRUMB_OK && code != CL_SUCCESS) status = crumb_cl_fail(err, s->d->label, "running a kernel", code);
+    code = crumb_cl_queue_finish(s->d, queue_of(s));
+    *ns = crumb_cl_events_ns(s->d, first, last);
+    if (status == CRUMB_OK && code != CRUMB_CL_OK) status = crumb_cl_fail(err, s->d->label, "running a kernel", code);
     return status;
 }
 
 crumb_status crumb_cl_solo_read(crumb_cl_solo *s, float *y, crumb_error *err) {
     const uint64_t n_bytes = (uint64_t)s->trial->params.n * s->trial->params.m * sizeof *y;
-    const cl_int code = crumb_cl_memory_read(s->d, &s->y, y, n_bytes, true);
-    return code == CL_SUCCESS ? CRUMB_OK : crumb_cl_fail(err, s->d->label, "reading results", code);
+    const crumb_cl_code code = crumb_cl_driver_read(s->d, &s->y, 0, y, n_bytes, true);
+    return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, s->d->label, "reading results", code);
 }

@@ -139,7 +139,7 @@ static int machine_threads(const crumb_kernel_machine *m) {
     return 0;
 }
 
-const crumb_kernel_suite crumb_kernel_suite_cl = {.backend = "cl",
+const crumb_kernel_suite crumb_kernel_suite_cl = {.backend = CRUMB_MODULE_BACKEND,
                                                   .compiles = true,
                                                   .n_kernels = n_kernels,
                                                   .info = info,

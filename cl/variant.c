@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VALUES = 5, MAX_KNOBS = 8, UNSET = UINT32_MAX, ANY_N = 0xffff };
+enum { MAX_VALUES = 6, UNSET = UINT32_MAX, ANY_N = 0xffff };
 
 typedef enum knob_kind { KNOB_OPTION, KNOB_REGISTERS, KNOB_FUSED } knob_kind;
 
@@ -17,9 +17,10 @@ typedef struct knob {
 } knob;
 
 static const knob knobs[] = {
-    {"tokens", "TOKENS", KNOB_OPTION, 4, {1, 2, 4, 8}}, {"slices", "SLICES", KNOB_OPTION, 4, {2, 4, 8, 16}},
+    {"tokens", "TOKENS", KNOB_OPTION, 4, {1, 2, 4, 8}}, {"slices", "SLICES", KNOB_OPTION, 6, {1, 2, 4, 8, 16, 32}},
     {"tiles", "TILES", KNOB_OPTION, 4, {1, 2, 4, 8}},   {"tm", "TM", KNOB_OPTION, 3, {1, 2, 4}},
-    {"tn", "TN", KNOB_OPTION, 5, {1, 2, 4, 8, 16}},     {"ahead", "AHEAD", KNOB_OPTION, 4, {0, 1, 2, 3}},
+    {"tn", "TN", KNOB_OPTION, 5, {1, 2, 4, 8, 16}},     {"across", "ACROSS", KNOB_OPTION, 4, {1, 2, 4, 8}},
+    {"step", "STEP", KNOB_OPTION, 4, {4, 8, 16, 32}},   {"ahead", "AHEAD", KNOB_OPTION, 4, {0, 1, 2, 3}},
     {"registers", NULL, KNOB_REGISTERS, 2, {128, 256}}, {"fused", NULL, KNOB_FUSED, 1, {1}},
 };
 enum { N_KNOBS = sizeof knobs / sizeof knobs[0] };
@@ -102,28 +103,39 @@ static uint32_t lanes_of(const crumb_cl_kernel *kernel) {
     return find_option(kernel->options, "TN") && kernel->sub_group ? kernel->sub_group : CRUMB_TILE_ROWS;
 }
 
+/* gemv.cl: a step's weights are whole 2D blocks of 8 to 32 lines, or, with plain blocks, at most as many registers. */
+static bool step_allowed(const crumb_cl_kernel *kernel, uint32_t step) {
+    const uint32_t lines = kernel->bits == 3 && kernel->sub_group == 16 ? step : step * kernel->bits;
+    return lines <= 32 && (kernel->sub_group == 8 || lines >= 8);
+}
+
 /* What the kernels' files say of their options. */
 static bool allowed(const crumb_cl_variant *v) {
-    enum { SUMS = 8, LARGE_SUMS = 16 }; /* of 8 registers each that fit beside operands */
     const char *o = v->options;
-    const uint32_t tokens = option_of(o, "TOKENS", 1), slices = option_of(o, "SLICES", 1), tn = option_of(o, "TN", 0);
-    if (find_option(o, "TM"))
-        return option_of(o, "TM", 1) * tn <= (uint32_t)(v->kernel.registers == 256 ? LARGE_SUMS : SUMS);
-    if (tn) return CRUMB_TILE_ROWS * tn * tokens <= v->kernel.local_size;
-    return tokens <= slices;
+    const crumb_cl_kernel *kernel = &v->kernel;
+    const uint32_t tm = option_of(o, "TM", 0), tn = option_of(o, "TN", 0);
+    if (tm) {
+        const bool joins = kernel->slices > 1;
+        if (joins && (option_of(o, "ACROSS", 1) > 1 || option_of(o, "IN_REGISTERS", 0))) return false;
+        const uint32_t sums = kernel->bits == 3 && kernel->sub_group == 16 ? 2 : 1; /* gemm.cl's SPLIT_BITS */
+        return sums * tm * 8 * tn * (CRUMB_TILE_ROWS / kernel->sub_group) <=
+               kernel->registers / 2u; /* beside operands */
+    }
+    if (tn) return CRUMB_TILE_ROWS * tn * kernel->tokens <= kernel->local_size && step_allowed(kernel, kernel->step);
+    return kernel->tokens <= kernel->slices && kernel->slices <= CRUMB_TILE_ROWS;
 }
 
 /* The numbers of the row that follow from its options. */
 static void derive(crumb_cl_variant *v) {
     const char *o = v->options;
-    const uint32_t slices = option_of(o, "SLICES", 0), tn = option_of(o, "TN", 0);
+    const uint32_t slices = option_of(o, "SLICES", 0), tn = option_of(o, "TN", 0), across = option_of(o, "ACROSS", 1);
     if (!slices) return;
-    v->kernel.local_size = lanes_of(&v->kernel) * slices;
+    v->kernel.slices = (uint8_t)slices;
+    v->kernel.local_size = lanes_of(&v->kernel) * slices * across;
     v->kernel.tokens = (uint16_t)option_of(o, "TOKENS", v->kernel.tokens);
-    v->kernel.tiles = (uint16_t)(tn ? tn : option_of(o, "TILES", v->kernel.tiles));
-    if (!find_option(o, "TM")) return;
-    v->kernel.tokens = (uint16_t)(8 * option_of(o, "TM", 1));
-    v->kernel.tiles = (uint16_t)(tn * slices);
+    v->kernel.tiles = (uint16_t)(tn ? tn * across : option_of(o, "TILES", v->kernel.tiles));
+    v->kernel.step = (uint8_t)option_of(o, "STEP", v->kernel.step);
+    if (find_option(o, "TM")) v->kernel.tokens = (uint16_t)(8 * option_of(o, "TM", 1));
 }
 
 void crumb_cl_variant_of(const crumb_cl_kernel *row, crumb_cl_variant *out) {

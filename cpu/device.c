@@ -52,14 +52,33 @@ static void device_close(crumb_device *d) {
     free(d);
 }
 
+/* Which cores the threads are pinned to. */
+static void log_cores(const crumb_device *d) {
+    const int n = crumb_pool_threads(d->pool);
+    char line[256];
+    size_t used = (size_t)snprintf(line, sizeof line, "cpu: %d threads", n);
+    for (int i = 0; i < n && crumb_pool_cpu(d->pool, i) >= 0 && used < sizeof line; i++)
+        used += (size_t)snprintf(line + used, sizeof line - used, "%s %d", i ? "," : " on processors",
+                                 crumb_pool_cpu(d->pool, i));
+    if (d->log) d->log(d->log_user, CRUMB_LOG_DEBUG, line);
+}
+
 static crumb_status device_open(const crumb_device_params *params, crumb_device **out, crumb_error *err) {
     *out = NULL;
     crumb_isa isa;
+    crumb_cores_wanted cores;
+    crumb_way_wanted way;
     CRUMB_TRY(choose_isa(params->target, &isa, err));
+    if (!crumb_cores_wanted_parse(params->cpu_kind, &cores))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "cores of kind '%s': there are auto, p, e and all",
+                          params->cpu_kind);
+    if (!crumb_way_wanted_parse(params->balance, &way))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "balance '%s': there are auto, split and chunks", params->balance);
     void *memory;
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "the CPU device", &memory, err));
     crumb_device *d = memory;
     d->isa = isa;
+    d->way = way;
     d->ops = crumb_float_ops_select(isa);
     d->quantize = crumb_cpu_quantize_select(isa);
     d->interleave = crumb_cpu_interleave_select(isa);
@@ -67,11 +86,12 @@ static crumb_status device_open(const crumb_device_params *params, crumb_device 
     d->log = params->log;
     d->log_user = params->log_user;
     crumb_cpu_model_name(d->detail, sizeof d->detail);
-    crumb_status status = crumb_pool_create(params->n_threads, &d->pool, err);
+    crumb_status status = crumb_pool_create(params->n_threads, cores, &d->pool, err);
     if (status != CRUMB_OK) {
         device_close(d);
         return status;
     }
+    log_cores(d);
     *out = d;
     return CRUMB_OK;
 }
@@ -80,6 +100,7 @@ static void device_get_info(const crumb_device *d, crumb_device_info *out) {
     *out = (crumb_device_info){.name = "cpu",
                                .n_threads = crumb_pool_threads(d->pool),
                                .host_memory = true,
+                               .shared_weight_bytes = UINT64_MAX,
                                .wants_index = crumb_cpu_wants_index(d->isa)};
     snprintf(out->detail, sizeof out->detail, "%s", d->detail);
     snprintf(out->target, sizeof out->target, "%s", crumb_isa_name(d->isa));
@@ -106,6 +127,16 @@ static crumb_status buffer_create(crumb_device *d, uint64_t n_bytes, const char 
     return CRUMB_OK;
 }
 
+static crumb_status shared_create(crumb_device *d, uint64_t n_bytes, void **out, crumb_error *err) {
+    (void)d;
+    return crumb_pages_alloc(n_bytes, "what devices share", out, err);
+}
+
+static void shared_destroy(crumb_device *d, void *shared, uint64_t n_bytes) {
+    (void)d;
+    if (shared) crumb_pages_free(shared, n_bytes);
+}
+
 /* Kernels read what the host writes. */
 static crumb_status buffer_commit(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes,
                                   crumb_error *err) {
@@ -129,59 +160,6 @@ static void buffer_destroy(crumb_device *d, crumb_buffer *b) {
     free(b);
 }
 
-/* Bytes of keys (or of values) in a cache, and of one head's. */
-static crumb_status kv_bytes(const crumb_kv_params *p, uint64_t block_bytes, uint64_t *head_bytes, uint64_t *out,
-                             crumb_error *err) {
-    uint64_t n_blocks = crumb_div_up(p->n_ctx, CRUMB_KEY_BLOCK), n;
-    if (p->type != CRUMB_KV_F16 && p->type != CRUMB_KV_Q8)
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a KV cache of type %d: there are f16 and q8", (int)p->type);
-    if (!p->n_layers || !p->n_sequences || !p->n_ctx || !p->n_head_kv || !p->head_dim)
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT,
-                          "a KV cache of %u layers, %u sequences, %u positions, %u heads of %u", p->n_layers,
-                          p->n_sequences, p->n_ctx, p->n_head_kv, p->head_dim);
-    bool fits = crumb_mul_u64(n_blocks, block_bytes, head_bytes) && crumb_mul_u64(*head_bytes, p->n_head_kv, &n) &&
-                crumb_mul_u64(n, p->n_sequences, &n) && crumb_mul_u64(n, p->n_layers, &n) && n < SIZE_MAX / 8;
-    if (!fits)
-        return crumb_fail(err, CRUMB_ERR_MEMORY, "a KV cache for %u positions is too large: use a smaller context",
-                          p->n_ctx);
-    *out = n;
-    return CRUMB_OK;
-}
-
-static void kv_destroy(crumb_device *d, crumb_kv_cache *kv) {
-    (void)d;
-    if (!kv) return;
-    crumb_pages_free(kv->keys, kv->n_bytes);
-    free(kv);
-}
-
-/* The pages are zeroed and untouched: positions that are never reached cost no memory. */
-static crumb_status kv_create(crumb_device *d, const crumb_kv_params *params, crumb_kv_cache **out, uint64_t *n_bytes,
-                              crumb_error *err) {
-    *out = NULL;
-    const crumb_kv_ops *ops = crumb_kv_ops_select(params->type, d->isa);
-    uint64_t block_bytes = ops->block_bytes(params->head_dim), head_bytes = 0, n = 0;
-    CRUMB_TRY(kv_bytes(params, block_bytes, &head_bytes, &n, err));
-    void *memory, *pages;
-    CRUMB_TRY(crumb_calloc(1, sizeof **out, "the KV cache", &memory, err));
-    crumb_kv_cache *kv = memory;
-    kv->params = *params;
-    kv->ops = ops;
-    kv->block_bytes = (size_t)block_bytes;
-    kv->head_bytes = (size_t)head_bytes;
-    crumb_status status = crumb_pages_alloc(2 * n, "the KV cache", &pages, err);
-    if (status != CRUMB_OK) {
-        kv_destroy(d, kv);
-        return status;
-    }
-    kv->n_bytes = 2 * n;
-    kv->keys = pages;
-    kv->values = kv->keys + n;
-    *out = kv;
-    *n_bytes = kv->n_bytes;
-    return CRUMB_OK;
-}
-
 const crumb_backend crumb_backend_cpu = {
     .name = "cpu",
     .device = {.list = device_list,
@@ -192,8 +170,12 @@ const crumb_backend crumb_backend_cpu = {
                .buffer_commit = buffer_commit,
                .buffer_read = buffer_read,
                .buffer_destroy = buffer_destroy,
-               .kv_create = kv_create,
-               .kv_destroy = kv_destroy},
+               .kv_create = crumb_cpu_kv_create,
+               .kv_destroy = crumb_cpu_kv_destroy,
+               .kv_read = crumb_cpu_kv_read,
+               .kv_write = crumb_cpu_kv_write,
+               .shared_create = shared_create,
+               .shared_destroy = shared_destroy},
     .plan = {.record = crumb_cpu_plan_record,
              .write = crumb_cpu_plan_write,
              .replay = crumb_cpu_plan_replay,

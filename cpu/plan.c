@@ -1,5 +1,6 @@
 /* Recording: ops become steps, values get offsets, kernels are chosen (record_linear.c), and all scratch is allocated
  * (record_scratch.c), so that a replay only runs. */
+#include "cpu/divide.h"
 #include "cpu/record.h"
 
 #include "host/base/checked.h"
@@ -169,6 +170,7 @@ static crumb_status add_op(crumb_recorder *r, size_t *index, crumb_error *err) {
         r->p->steps[r->p->n_steps - 1].on_outputs = false;
         return CRUMB_OK;
     case CRUMB_OP_TOP: add_simple_step(r, op, &crumb_step_top); return CRUMB_OK;
+    case CRUMB_OP_PLACE: add_simple_step(r, op, &crumb_step_place); return CRUMB_OK;
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT:
         add_simple_step(r, op, op->kind == CRUMB_OP_SIGNAL ? &crumb_step_signal : &crumb_step_wait);
@@ -181,6 +183,7 @@ static crumb_status add_op(crumb_recorder *r, size_t *index, crumb_error *err) {
 static crumb_status add_all_ops(crumb_recorder *r, crumb_error *err) {
     const crumb_plan_desc *desc = r->desc;
     bool rotates = false;
+    CRUMB_TRY(crumb_values_check(desc, err));
     for (size_t i = 0; i < desc->n_ops; i++) {
         crumb_status status = crumb_op_check(desc, desc->kv ? &desc->kv->params : NULL, i, err);
         if (status != CRUMB_OK) return crumb_op_fail(desc, i, status, err);
@@ -225,6 +228,7 @@ static crumb_status record(crumb_recorder *r, crumb_device *d, const crumb_plan_
     CRUMB_TRY(add_all_ops(r, err));
     CRUMB_TRY(crumb_record_scratch(r, err));
     CRUMB_TRY(crumb_record_replay_state(r, err));
+    CRUMB_TRY(crumb_divider_create(r->p, err));
     crumb_cpu_plan_start(r->p);
     for (size_t i = 0; i < r->p->n_values; i++)
         if (r->folded[i]) r->p->values[i].readable = false;

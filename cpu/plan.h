@@ -14,9 +14,17 @@
 #include "cpu/pool.h"
 #include "cpu/walk.h"
 #include "host/kernel/op.h"
+#include "scheduler/balance.h"
+#include "scheduler/choice.h"
+
+enum { CRUMB_LOOKUP_CLASS = 9, CRUMB_BALANCE_CLASSES, CRUMB_BALANCE_PHASES = 3 };
 
 struct crumb_device {
     crumb_pool *pool;
+    crumb_way_wanted way;
+    /* What the pool's cores are worth: by bits of the weights' codes (0: dense weights) or, for kernels with a layout
+     * of their own, looking up; for one row, a few, many. Not in use yet: n_cores 0. */
+    crumb_balance balances[CRUMB_BALANCE_CLASSES][CRUMB_BALANCE_PHASES];
     crumb_isa isa;
     const crumb_float_ops *ops;
     crumb_quantize_fn *quantize;
@@ -31,10 +39,25 @@ struct crumb_device {
 struct crumb_kv_cache {
     crumb_kv_params params;
     const crumb_kv_ops *ops;
-    char *keys, *values;
+    char *memory; /* of its own; NULL: crumb_kv_params.pages */
     uint64_t n_bytes;
     size_t block_bytes, head_bytes; /* of keys, or of values */
+    char *(*layers)[2];             /* [n_layers]: keys, values */
 };
+
+/* Bytes before a head's blocks, in a layer's keys and in its values. */
+static inline size_t crumb_kv_head_offset(const crumb_kv_cache *kv, uint32_t sequence, uint32_t head) {
+    return ((size_t)sequence * kv->params.n_head_kv + head) * kv->head_bytes;
+}
+
+/* Entries of the backend (kv.c). */
+crumb_status crumb_cpu_kv_create(crumb_device *d, const crumb_kv_params *params, crumb_kv_cache **out,
+                                 uint64_t *n_bytes, crumb_error *err);
+void crumb_cpu_kv_destroy(crumb_device *d, crumb_kv_cache *kv);
+crumb_status crumb_cpu_kv_read(crumb_device *d, const crumb_kv_cache *kv, const crumb_kv_range *range, void *to,
+                               crumb_error *err);
+crumb_status crumb_cpu_kv_write(crumb_device *d, crumb_kv_cache *kv, const crumb_kv_range *range, const void *from,
+                                crumb_error *err);
 
 typedef struct crumb_step crumb_step;
 
@@ -72,7 +95,7 @@ struct crumb_step {
     uint16_t layer;
     bool on_outputs; /* runs on the rows that SELECT kept */
     union {
-        crumb_op op; /* EMBED, RMS_NORM, GATED, SELECT, SIGNAL, WAIT */
+        crumb_op op; /* EMBED, RMS_NORM, GATED, SELECT, TOP, PLACE, SIGNAL, WAIT */
         struct {
             uint32_t n_parts, n_inputs, k;
             crumb_value x, add;
@@ -84,6 +107,8 @@ struct crumb_step {
             crumb_activation_fn gated_fn;
             crumb_value gated_out;
             crumb_chunks chunks[2]; /* for up to CRUMB_SMALL_N rows, for more */
+            uint32_t number;        /* among the plan's linear steps */
+            uint32_t choice;        /* of the divider's: for up to CRUMB_SMALL_N rows; the next for more */
         } linear;
         struct {
             crumb_value q, k, v, out;
@@ -118,10 +143,13 @@ enum {
 
 typedef struct crumb_plan_value {
     uint32_t width, max_rows;
-    size_t offset;   /* in scratch, bytes */
+    size_t offset;   /* in scratch, bytes; of shared values nothing */
+    float *rows;     /* where they lie */
     bool on_outputs; /* written after SELECT */
     bool readable;   /* nothing overwrites it before the plan's end, and it is not folded away */
 } crumb_plan_value;
+
+typedef struct crumb_divider crumb_divider; /* cpu/divide.h */
 
 struct crumb_plan {
     crumb_device *device;
@@ -134,6 +162,7 @@ struct crumb_plan {
     size_t n_steps;
     crumb_walk walk;
     uint32_t *chunk_bounds;
+    crumb_divider *divider; /* NULL: linear steps are divided in chunks only */
     crumb_rope_table *rope_tables;
     uint32_t n_rope_tables, rope_row_floats;
     uint32_t block_rows; /* most rows of a row block */
@@ -165,7 +194,7 @@ struct crumb_plan {
 
 /* Steps, by file: step_row.c, step_linear.c, step_attention.c. */
 extern const crumb_step_kind crumb_step_embed, crumb_step_rms_norm, crumb_step_gated, crumb_step_select, crumb_step_top,
-    crumb_step_signal, crumb_step_wait, crumb_step_rope_table;
+    crumb_step_place, crumb_step_signal, crumb_step_wait, crumb_step_rope_table;
 extern const crumb_step_kind crumb_step_prepare, crumb_step_linear;
 extern const crumb_step_kind crumb_step_rotate, crumb_step_attention;
 
@@ -175,7 +204,7 @@ size_t crumb_linear_input_bytes(const crumb_step *s, uint32_t capacity);
 size_t crumb_attention_scratch_bytes(const crumb_kv_ops *kv, uint32_t n_head, uint32_t n_head_kv, uint32_t head_dim);
 
 static inline float *crumb_plan_floats(const crumb_plan *p, crumb_value v) {
-    return (float *)(void *)(p->scratch + p->values[v].offset);
+    return p->values[v].rows;
 }
 static inline char *crumb_plan_thread(const crumb_plan *p, int thread) {
     return p->scratch + p->thread_scratch + (size_t)thread * p->thread_bytes;

@@ -1,7 +1,5 @@
 #include "cpu/pool.h"
 
-#include "host/base/thread.h"
-
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -23,6 +21,7 @@ typedef struct worker {
 struct crumb_pool {
     _Alignas(CACHE_LINE) _Atomic(const crumb_job *) job; /* the one called last; NULL: retired */
     int n_threads;
+    bool pins_caller;
     worker workers[]; /* [n_threads]; workers[0] is the caller's and has no thread */
 };
 
@@ -94,10 +93,42 @@ void crumb_pool_destroy(crumb_pool *pool) {
     free(pool);
 }
 
-crumb_status crumb_pool_create(int n_threads, crumb_pool **out, crumb_error *err) {
-    int cpus[CRUMB_POOL_MAX_THREADS], n_cpus = crumb_cpu_physical(cpus, CRUMB_POOL_MAX_THREADS);
+int crumb_pool_cpu(const crumb_pool *pool, int index) {
+    return pool->workers[index].cpu;
+}
+
+bool crumb_pool_pin_caller(const crumb_pool *pool, crumb_thread_cpus *before) {
+    return pool->pins_caller && crumb_thread_pin_begin(pool->workers[0].cpu, before);
+}
+
+/* Which cores threads run on. */
+typedef struct places {
+    int cpus[CRUMB_POOL_MAX_THREADS], n_cpus;
+    bool alike; /* it does not matter which of them the caller runs on */
+    bool named; /* and no others */
+} places;
+
+static crumb_status find_places(crumb_cores_wanted wanted, places *out, crumb_error *err) {
+    crumb_topology t;
+    crumb_topology_read(&t);
+    CRUMB_TRY(crumb_topology_choose(&t, wanted, out->cpus, CRUMB_POOL_MAX_THREADS, &out->n_cpus, err));
+    out->alike = t.n_of_kind[CRUMB_CORE_P] == t.n_cores;
+    out->named = wanted != CRUMB_CORES_AUTO && wanted != CRUMB_CORES_ALL && !out->alike;
+    if (!t.this_machine)
+        for (int i = 0; i < out->n_cpus; i++) out->cpus[i] = -1;
+    return CRUMB_OK;
+}
+
+static int place_of(const places *p, int index, int n_threads) {
+    if (n_threads <= p->n_cpus) return p->cpus[index];
+    return p->named ? p->cpus[index % p->n_cpus] : -1;
+}
+
+crumb_status crumb_pool_create(int n_threads, crumb_cores_wanted wanted, crumb_pool **out, crumb_error *err) {
+    places found;
     *out = NULL;
-    if (n_threads <= 0) n_threads = n_cpus > 0 ? n_cpus : 1;
+    CRUMB_TRY(find_places(wanted, &found, err));
+    if (n_threads <= 0) n_threads = found.n_cpus;
     if (n_threads > CRUMB_POOL_MAX_THREADS)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT, "%d threads are too many: the most is %d", n_threads,
                           CRUMB_POOL_MAX_THREADS);
@@ -108,10 +139,11 @@ crumb_status crumb_pool_create(int n_threads, crumb_pool **out, crumb_error *err
     pool->n_threads = n_threads;
     for (int i = 0; i < n_threads; i++) {
         worker *w = &pool->workers[i];
-        *w = (worker){.pool = pool, .index = i, .cpu = n_threads <= n_cpus ? cpus[i] : -1};
+        *w = (worker){.pool = pool, .index = i, .cpu = place_of(&found, i, n_threads)};
         atomic_init(&w->state, IDLE);
         atomic_init(&w->inside, false);
     }
+    pool->pins_caller = !found.alike && pool->workers[0].cpu >= 0;
     for (int i = 1; i < n_threads; i++) {
         crumb_status status = crumb_thread_start(worker_main, &pool->workers[i], &pool->workers[i].thread, err);
         if (status == CRUMB_OK) continue;

@@ -1,10 +1,10 @@
 #include "cpu/probe.h"
 
-#include "cpu/chunks.h"
 #include "cpu/walk.h"
 #include "host/base/checked.h"
 #include "host/base/memory.h"
 #include "host/base/thread.h"
+#include "scheduler/chunks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,12 +148,15 @@ crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err) {
     return CRUMB_OK;
 }
 
-crumb_status crumb_probe_create(int n_threads, crumb_probe **out, crumb_error *err) {
+crumb_status crumb_probe_create(int n_threads, const char *cpu_kind, crumb_probe **out, crumb_error *err) {
+    crumb_cores_wanted cores;
     void *p;
     *out = NULL;
+    if (!crumb_cores_wanted_parse(cpu_kind, &cores))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "cores of kind '%s': there are auto, p, e and all", cpu_kind);
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "a probe", &p, err));
     crumb_probe *probe = p;
-    crumb_status status = crumb_pool_create(n_threads, &probe->pool, err);
+    crumb_status status = crumb_pool_create(n_threads, cores, &probe->pool, err);
     if (status == CRUMB_OK)
         *out = probe;
     else

@@ -11,8 +11,9 @@
 
 typedef struct crumb_probe crumb_probe;
 
-/* For n_threads threads (<= 0: one per physical core). */
-crumb_status crumb_probe_create(int n_threads, crumb_probe **out, crumb_error *err);
+/* For n_threads threads (<= 0: one per core) on the cores that `cpu_kind` names, as in crumb_model_params; NULL: auto.
+ */
+crumb_status crumb_probe_create(int n_threads, const char *cpu_kind, crumb_probe **out, crumb_error *err);
 /* Gives it a buffer to read, of more than 4 times the last-level cache: each pass reads the next part of it, and
  * nothing of a part is still in a cache when its turn comes again. Fails with MEMORY where that much is not free. Once
  * it has one, nothing happens. */

@@ -1,11 +1,11 @@
 /* Recording linear ops: what is folded in, how inputs are quantized, which kernels run, how rows are cut into chunks.
  */
-#include "cpu/chunks.h"
 #include "cpu/knobs.h"
 #include "cpu/record.h"
 
 #include "host/base/checked.h"
 #include "host/kernel/tuning.h"
+#include "scheduler/chunks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

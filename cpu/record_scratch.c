@@ -21,7 +21,7 @@ static crumb_status reserve_values(crumb_recorder *r, uint64_t *total, crumb_err
     crumb_plan *p = r->p;
     for (size_t i = 0; i < p->n_values; i++) {
         uint64_t most = 0;
-        bool placed = false;
+        bool placed = r->desc->values[i].shared != NULL;
         for (size_t j = 0; j < p->n_values && !placed; j++) {
             if (crumb_record_slot(r, (crumb_value)j) != crumb_record_slot(r, (crumb_value)i)) continue;
             placed = j < i; /* its slot has been placed with an earlier value */
@@ -32,6 +32,14 @@ static crumb_status reserve_values(crumb_recorder *r, uint64_t *total, crumb_err
         if (!placed) CRUMB_TRY(reserve(total, most, sizeof(float), &p->values[i].offset, err));
     }
     return CRUMB_OK;
+}
+
+static void find_values(crumb_recorder *r) {
+    crumb_plan *p = r->p;
+    for (size_t i = 0; i < p->n_values; i++) {
+        float *shared = r->desc->values[i].shared;
+        p->values[i].rows = shared ? shared : (float *)(void *)(p->scratch + p->values[i].offset);
+    }
 }
 
 static crumb_status reserve_thread(crumb_recorder *r, size_t local_inputs, size_t attention, crumb_error *err) {
@@ -77,6 +85,7 @@ crumb_status crumb_record_scratch(crumb_recorder *r, crumb_error *err) {
     void *scratch;
     CRUMB_TRY(crumb_pages_alloc(total, "a plan's scratch", &scratch, err));
     p->scratch = scratch;
+    find_values(r);
     return CRUMB_OK;
 }
 

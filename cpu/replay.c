@@ -1,8 +1,9 @@
 /* Replaying a plan: check the rows, then let all threads walk the steps. */
-#include "cpu/plan.h"
+#include "cpu/divide.h"
 
 #include "host/base/memory.h"
 #include "host/base/thread.h"
+#include "host/kernel/rendezvous.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,7 @@ static uint32_t items_of(void *ctx, uint32_t step) {
     crumb_plan *p = ctx;
     const crumb_step *s = &p->steps[step];
     if (p->times) take_time(p, step);
+    crumb_divide_over(p);
     return p->stalled || crumb_step_n(p, s) == 0 ? 0 : s->kind->n_items(p, s);
 }
 
@@ -85,13 +87,15 @@ crumb_status crumb_cpu_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_
     p->number++;
     cut_blocks(p);
     if (p->times) begin_times(p);
+    crumb_divide_round(p);
     crumb_walk_run(&p->walk);
+    crumb_divide_over(p);
     if (p->times) take_time(p, 0);
     p->rows = NULL;
     if (!p->stalled) return CRUMB_OK;
     p->stalled = false;
     p->n_rows = 0;
-    return crumb_fail(err, CRUMB_ERR_DEVICE, "another device did not signal within ten seconds");
+    return crumb_patience_fail("cpu", err);
 }
 
 crumb_status crumb_cpu_plan_read(crumb_plan *p, crumb_value value, const float **out, uint32_t *n_rows,
@@ -114,6 +118,7 @@ void crumb_cpu_plan_destroy(crumb_plan *p) {
     free(p->values);
     free(p->steps);
     free(p->chunk_bounds);
+    crumb_divider_destroy(p->divider);
     free(p->rope_tables);
     free((void *)p->merges);
     free(p->last_position);

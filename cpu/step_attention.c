@@ -8,17 +8,13 @@
 
 enum { RUNS_PER_THREAD = 12 };
 
-static size_t head_of_cache(const crumb_kv_cache *kv, uint32_t layer, uint32_t sequence, uint32_t head) {
-    const crumb_kv_params *p = &kv->params;
-    return (((size_t)layer * p->n_sequences + sequence) * p->n_head_kv + head) * kv->head_bytes;
-}
-
 static void store(const crumb_plan *p, const crumb_step *s, uint32_t row, uint32_t head, const float *k) {
     uint32_t dim = s->attention.head_dim, position = p->rows[row].position;
     const float *v = crumb_plan_floats(p, s->attention.v) + ((size_t)row * s->attention.n_head_kv + head) * dim;
-    size_t block = head_of_cache(p->kv, s->attention.kv_layer, p->rows[row].sequence, head) +
-                   position / CRUMB_KEY_BLOCK * p->kv->block_bytes;
-    p->kv->ops->store(k, v, dim, position % CRUMB_KEY_BLOCK, p->kv->keys + block, p->kv->values + block);
+    char *const *layer = p->kv->layers[s->attention.kv_layer];
+    size_t block =
+        crumb_kv_head_offset(p->kv, p->rows[row].sequence, head) + position / CRUMB_KEY_BLOCK * p->kv->block_bytes;
+    p->kv->ops->store(k, v, dim, position % CRUMB_KEY_BLOCK, layer[0] + block, layer[1] + block);
 }
 
 static uint64_t heads_to_rotate(const crumb_plan *p, const crumb_step *s) {
@@ -81,9 +77,10 @@ static queries gather(const crumb_plan *p, const crumb_step *s, int thread, cons
                       uint32_t kv_head) {
     uint32_t dim = s->attention.head_dim, group = s->attention.n_head / s->attention.n_head_kv;
     queries a = {.row0 = block->row0, .n_rows = block->n, .group = group, .n = block->n * group, .kv_head = kv_head};
-    size_t base = head_of_cache(p->kv, s->attention.kv_layer, p->rows[block->row0].sequence, kv_head);
-    a.keys = p->kv->keys + base;
-    a.values = p->kv->values + base;
+    char *const *layer = p->kv->layers[s->attention.kv_layer];
+    size_t base = crumb_kv_head_offset(p->kv, p->rows[block->row0].sequence, kv_head);
+    a.keys = layer[0] + base;
+    a.values = layer[1] + base;
     float *scratch = (float *)(void *)(crumb_plan_thread(p, thread) + p->attention_scratch);
     size_t n = most_queries(s->attention.n_head, s->attention.n_head_kv);
     a.scores = scratch;

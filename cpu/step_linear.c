@@ -1,6 +1,5 @@
 /* Linear layers: preparing the activations (norm, quantization) and dividing tiles of weights among threads. */
-
-#include "cpu/plan.h"
+#include "cpu/divide.h"
 
 #include "host/base/checked.h"
 
@@ -19,7 +18,7 @@ static bool interleaves(const crumb_plan *p, uint32_t n) {
 }
 
 typedef struct q8_layout {
-    size_t sx, qsum, interleaved, tables, total; /* byte offsets behind q, and all of it */
+    size_t sx, qsum, interleaved, reach, tables, total; /* byte offsets behind q, and all of it */
 } q8_layout;
 
 static size_t table_row_bytes(const crumb_linear_input *in) {
@@ -33,7 +32,11 @@ static q8_layout layout_q8(const crumb_linear_input *in, uint32_t capacity) {
     layout.sx = crumb_round_up((uint64_t)capacity * in->k_padded, 64);
     layout.qsum = layout.sx + crumb_round_up(capacity * n_scales * sizeof(float), 64);
     layout.interleaved = layout.qsum + crumb_round_up(capacity * n_groups * sizeof(int32_t), 64);
-    layout.tables = layout.interleaved + (capacity > CRUMB_SMALL_N ? layout.sx : 0);
+    const bool interleaves = capacity > CRUMB_SMALL_N;
+    layout.reach = layout.interleaved + (interleaves ? layout.sx : 0);
+    layout.tables =
+        layout.reach +
+        (interleaves ? crumb_round_up(layout.sx / CRUMB_TILE_K * CRUMB_Q8_REACH * sizeof(uint16_t), 64) : 0);
     layout.total = layout.tables + table_row_bytes(in) * (capacity < in->prepare_n ? capacity : in->prepare_n);
     return layout;
 }
@@ -68,12 +71,13 @@ static prepared inputs_of(const crumb_plan *p, const crumb_step *s, int thread, 
             out.q8[i] = (crumb_q8){.q = (int8_t *)base,
                                    .sx = (float *)(void *)(base + layout.sx),
                                    .qsum = (int32_t *)(void *)(base + layout.qsum),
-                                   .interleaved = shared && interleaves(p, crumb_step_n(p, s))
-                                                      ? (int8_t *)base + layout.interleaved
-                                                      : NULL,
                                    .k_padded = in->k_padded,
                                    .group = in->group,
                                    .row_scale = in->row_scale};
+            if (shared && interleaves(p, crumb_step_n(p, s))) {
+                out.q8[i].interleaved = (int8_t *)base + layout.interleaved;
+                out.q8[i].reach = (uint16_t *)(void *)(base + layout.reach);
+            }
             if (crumb_step_n(p, s) <= in->prepare_n) out.tables[i] = base + layout.tables;
             base += layout.total;
         } else if (s->linear.norm_weight) {
@@ -91,7 +95,9 @@ static crumb_q8 rows_from(crumb_q8 x, uint32_t n0) {
     x.q += (size_t)n0 * x.k_padded;
     x.sx += n0 * (x.row_scale ? 1 : n_groups);
     x.qsum += n0 * n_groups;
-    if (x.interleaved) x.interleaved += (size_t)n0 * x.k_padded;
+    if (!x.interleaved) return x;
+    x.interleaved += (size_t)n0 * x.k_padded;
+    x.reach += (size_t)n0 * x.k_padded / CRUMB_TILE_K * CRUMB_Q8_REACH;
     return x;
 }
 
@@ -250,26 +256,23 @@ static void fetch_weights(const crumb_step *s, uint32_t begin, uint32_t end) {
     }
 }
 
-static const crumb_chunks *chunks_for(const crumb_plan *p, const crumb_step *s) {
-    return &s->linear.chunks[crumb_step_n(p, s) > CRUMB_SMALL_N];
-}
-
 static uint32_t linear_items(const crumb_plan *p, const crumb_step *s) {
-    return crumb_step_n(p, s) ? chunks_for(p, s)->n : 0;
+    return crumb_step_n(p, s) ? crumb_divide_items(p, s) : 0;
 }
 
-/* Items come from the highest down: the highest is the first chunk, and the largest. */
 static void linear(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
-    const crumb_chunks *chunks = chunks_for(p, s);
-    uint32_t index = (uint32_t)(s - p->steps), chunk = chunks->first + chunks->n - 1 - item;
+    const uint64_t began = item & CRUMB_WALK_SHARES ? crumb_ticks() : 0;
+    const crumb_units units = crumb_divide_units(p, s, item);
+    uint32_t index = (uint32_t)(s - p->steps);
     bool shared = shares_inputs(p, s);
     prepared in = inputs_of(p, s, walker->thread, shared);
     if (!shared && walker->prepared_step != index) {
-        fetch_weights(s, p->chunk_bounds[chunk], p->chunk_bounds[chunk + 1]);
+        fetch_weights(s, units.begin, units.end);
         prepare_rows(p, s, walker->thread, &in, 0, crumb_step_n(p, s));
     }
     walker->prepared_step = index;
-    compute_units(p, s, walker->thread, &in, p->chunk_bounds[chunk], p->chunk_bounds[chunk + 1]);
+    compute_units(p, s, walker->thread, &in, units.begin, units.end);
+    if (item & CRUMB_WALK_SHARES) crumb_divide_took(p, item, walker->thread, crumb_ticks() - began);
 }
 
 const crumb_step_kind crumb_step_linear = {linear_items, linear};

@@ -1,7 +1,9 @@
-/* Steps that work row by row: embedding, norms, gated activation, select, rope tables; and the rendezvous. */
+/* Steps that work row by row: embedding, norms, gated activation, select, top, place, rope tables; and the
+ * rendezvous. */
 #include "cpu/plan.h"
 
 #include "host/base/thread.h"
+#include "host/kernel/rendezvous.h"
 
 #include <math.h>
 #include <string.h>
@@ -135,34 +137,44 @@ static void top(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker 
 
 const crumb_step_kind crumb_step_top = {top_items, top};
 
+/* ---- place ------------------------------------------------------------------------------------------------- */
+
+static uint32_t place_items(const crumb_plan *p, const crumb_step *s) {
+    return crumb_even_items(p, crumb_step_n(p, s), 1 + 4096 / p->values[s->op.place.x].width);
+}
+
+static void place(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    (void)walker;
+    const size_t from = p->values[s->op.place.x].width, to = p->values[s->op.place.out].width;
+    const float *x = crumb_plan_floats(p, s->op.place.x);
+    float *out = crumb_plan_floats(p, s->op.place.out) + s->op.place.column;
+    const uint32_t n = crumb_step_n(p, s), n_items = place_items(p, s);
+    const uint64_t end = crumb_even_begin(n, item + 1, n_items);
+    for (uint64_t r = crumb_even_begin(n, item, n_items); r < end; r++)
+        memcpy(out + r * to, x + r * from, from * sizeof *x);
+}
+
+const crumb_step_kind crumb_step_place = {place_items, place};
+
 /* ---- rendezvous -------------------------------------------------------------------------------------------- */
 
 static void give_signal(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
     (void)item;
     (void)walker;
-    __atomic_store_n(s->op.rendezvous.flag, p->number, __ATOMIC_RELEASE);
+    crumb_flag_raise(s->op.rendezvous.flag, p->number);
 }
 
 const crumb_step_kind crumb_step_signal = {one_item, give_signal};
 
-/* The other plan may already be at its next replay: any number that is not behind counts. A device that never answers
- * must not hang the engine: the wait is given up after ten seconds, and the replay fails with DEVICE. */
 static void wait_for_signal(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    const uint32_t *flag = s->op.rendezvous.flag;
+    crumb_patience patience = {0};
     (void)item;
     (void)walker;
-    const uint64_t give_up_ns = 10u * 1000000000ull, yield_after_ns = 50000;
-    uint64_t start = 0;
-    for (uint32_t spins = 1;; spins++) {
-        uint32_t seen = __atomic_load_n(s->op.rendezvous.flag, __ATOMIC_ACQUIRE);
-        if ((int32_t)(seen - p->number) >= 0) return;
-        crumb_spin_pause();
-        if (spins % 64) continue;
-        uint64_t now = crumb_now_ns();
-        if (start == 0) start = now;
-        if (now - start > give_up_ns) break;
-        if (now - start > yield_after_ns) crumb_thread_yield();
-    }
-    p->stalled = true;
+    if (p->stalled || crumb_flag_is_raised(flag, p->number)) return;
+    const uint64_t begin = crumb_now_ns();
+    while (!p->stalled && !crumb_flag_is_raised(flag, p->number)) p->stalled = !crumb_patience_wait(&patience);
+    if (s->op.rendezvous.waited) *s->op.rendezvous.waited += crumb_now_ns() - begin;
 }
 
 const crumb_step_kind crumb_step_wait = {one_item, wait_for_signal};

@@ -1,7 +1,6 @@
 /* The CPU's kernels timed, on all threads and in the core's own cache. */
 #include "cpu/suite.h"
 
-#include "cpu/chunks.h"
 #include "cpu/knobs.h"
 #include "cpu/pool.h"
 #include "cpu/probe.h"
@@ -9,6 +8,7 @@
 #include "host/base/checked.h"
 #include "host/base/memory.h"
 #include "host/base/thread.h"
+#include "scheduler/chunks.h"
 
 #include <stdlib.h>
 
@@ -25,7 +25,7 @@ crumb_status crumb_suite_machine_create(const crumb_kernel_machine_params *param
     *out = NULL;
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "a benchmark", &memory, err));
     crumb_kernel_machine *m = memory;
-    crumb_status status = crumb_probe_create(params->n_threads, &m->probe, err);
+    crumb_status status = crumb_probe_create(params->n_threads, params->cpu_kind, &m->probe, err);
     if (status == CRUMB_OK)
         *out = m;
     else

@@ -5,6 +5,9 @@
  * that come late find the step that is under way. So a thread that the system has taken off its core holds up the
  * others only if it is in the middle of an item, and with all cores busy elsewhere a walk is never slower than on one
  * thread, nearly.
+ *
+ * A step's items are either alike to all threads, which take the next one each, or shares, of which every thread has
+ * its own: it takes that first, and then those whose threads have not come by then.
  */
 #ifndef CRUMB_CPU_WALK_H
 #define CRUMB_CPU_WALK_H
@@ -13,9 +16,15 @@
 
 #include <stdatomic.h>
 
+/* What n_items returns for a step of shares: this, and a bit for each thread that has one. Its items are this plus the
+ * thread whose share it is. */
+#define CRUMB_WALK_SHARES (1u << 31)
+enum { CRUMB_WALK_MAX_SHARES = 31 };
+
 typedef struct crumb_walker {
     int thread;
     uint32_t prepared_step; /* for the steps' use: UINT32_MAX when the walk begins */
+    uint32_t shared_step;   /* the step of which it last had a share */
 } crumb_walker;
 
 typedef struct crumb_walk {
@@ -28,7 +37,8 @@ typedef struct crumb_walk {
     void *ctx;
 
     /* Steps are numbered through all walks (modulo 2^32); the walk under way has base .. base + n_steps - 1. */
-    _Alignas(64) _Atomic uint64_t ticket;  /* step number << 32 | items not yet taken, the highest is next */
+    _Alignas(64) _Atomic uint64_t ticket;  /* step number << 32 | items not yet taken, the highest is next; of shares
+                                            * those not yet taken, as n_items says */
     _Alignas(64) _Atomic uint32_t pending; /* items of the step that are not done */
     _Alignas(64) _Atomic uint32_t step;    /* number of the step; what waiting threads watch */
     _Atomic uint32_t n_sleepers;

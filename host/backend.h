@@ -17,13 +17,19 @@
 /* ---- values and ops ---------------------------------------------------------------------------------------- */
 
 /* A value is an activation: f32 [N][width]. Values are numbered within a span; the graph's memory plan gives each an
- * offset in the span's scratch, and values that are never alive together share it. */
+ * offset in the span's scratch, and values that are never alive together share it.
+ *
+ * A shared value is one that plans of several devices have: each plan names the same memory, computes some of its
+ * columns (linear parts with rows of their matrix, PLACE), SIGNALs, and WAITs before it reads what the others have
+ * computed. So devices share a layer with no copies; its matrices' rows may be views (crumb_matrix_rows). */
 typedef uint16_t crumb_value;
 #define CRUMB_NO_VALUE ((crumb_value)0xffff)
 
 typedef struct crumb_value_info {
     uint32_t width; /* floats per row */
     uint32_t slot;  /* values in one slot share memory; a slot is as wide as its widest value */
+    float *shared;  /* NULL: in the plan's own memory. Else [max_rows][width] of what the plan's device has made with
+                     * shared_create, or, for a device with host_memory, of any; all values of the slot name the same */
 } crumb_value_info;
 
 typedef enum crumb_op_kind {
@@ -39,8 +45,10 @@ typedef enum crumb_op_kind {
                          * SELECT reads values from before */
     CRUMB_OP_TOP,    /* out = the k largest values of each row of x, falling, then the bits of their indices (uint32);
                       * the first of equal ones; NaN is not among them: -infinity and 2^32 - 1 fill up */
-    CRUMB_OP_SIGNAL, /* host-visible flag := this replay's number (another device's plan waits for it) */
-    CRUMB_OP_WAIT,   /* waits until the flag holds this replay's number */
+    CRUMB_OP_PLACE,  /* columns [column, column + width of x) of out = x */
+    CRUMB_OP_SIGNAL, /* when all before it is done: flag := this replay's number (another device's plan waits for it) */
+    CRUMB_OP_WAIT,   /* nothing after it begins until the flag holds this replay's number, or a later one; after ten
+                      * seconds the replay fails with DEVICE */
 } crumb_op_kind;
 
 typedef enum crumb_act_quant {
@@ -88,7 +96,7 @@ typedef struct crumb_op {
             crumb_value add; /* residual: out = W x + add; may be the same value as out; CRUMB_NO_VALUE: none */
             uint8_t n_parts;
             crumb_act_quant act;
-            uint32_t act_group; /* for CRUMB_ACT_GROUP: 32, 64 or 128; divides the weights' group */
+            uint32_t act_group; /* for CRUMB_ACT_GROUP: 16, 32, 64 or 128; divides the weights' group */
             crumb_linear_part part[CRUMB_LINEAR_MAX_PARTS];
         } linear;
         struct {
@@ -116,7 +124,13 @@ typedef struct crumb_op {
             uint32_t k;         /* at most CRUMB_TOP_MAX_K */
         } top;
         struct {
-            uint32_t *flag; /* host-visible, accessed with acquire/release */
+            crumb_value x, out; /* not the same */
+            uint32_t column;
+        } place;
+        struct {
+            uint32_t *flag;   /* memory of the host, accessed by threads of it with acquire/release */
+            uint64_t *waited; /* WAIT: the ns that the device had nothing to do are added, by the thread that waits,
+                               * before the replay returns; NULL: nobody asks */
         } rendezvous;
     };
 } crumb_op;
@@ -150,6 +164,7 @@ typedef enum crumb_device_kind {
 
 typedef struct crumb_device_listing {
     char name[16];      /* "cpu", "gpu0": what opens it */
+    char pci[24];       /* where it is: "0000:03:00.0"; empty: unknown, or nowhere */
     char detail[96];    /* the processor's or card's own name */
     char driver[160];   /* name and version of what drives it; empty: nothing does */
     char target[32];    /* the kernels that it would run: "avx2", "portable" */
@@ -166,12 +181,15 @@ typedef struct crumb_device_listing {
 
 typedef struct crumb_device_params {
     const char *device; /* name of a listing; NULL: the backend's first */
+    const char *called; /* what messages call it; NULL: as the listing does */
     const char *target; /* "cpu", "cpu:avx2", "cl:portable"; NULL: the best */
     int n_threads;      /* 0: one per physical core */
     crumb_log_fn log;
     void *log_user;
     crumb_tuning *tuning;              /* measured choices of kernels, which outlive the device; NULL: none */
     crumb_tuning_find_fn *find_tuning; /* crumb_tuning_find, which modules do not link; NULL: none are looked up */
+    const char *cpu_kind; /* the CPU's cores to run on: "auto", "p", "e", "all"; NULL: auto. Others ignore it, and: */
+    const char *balance;  /* how the CPU divides a layer among threads: "auto", "split", "chunks"; NULL: auto */
 } crumb_device_params;
 
 typedef struct crumb_device_info {
@@ -179,8 +197,10 @@ typedef struct crumb_device_info {
     char detail[96]; /* the processor's or card's own name */
     char target[32]; /* tier in use: "avx2" */
     int n_threads;
-    bool host_memory; /* buffers are host memory that the host can write at any time */
-    bool wants_index; /* weights that can have the index layout (host/lowbit/index.h) are faster in it */
+    bool host_memory;             /* buffers are host memory that the host can write at any time */
+    bool wants_index;             /* weights that can have the index layout (host/lowbit/index.h) are faster in it */
+    uint64_t shared_weight_bytes; /* a buffer of up to so many bytes stays where the host wrote it, so that kernels of
+                                   * the CPU read the same weights; 0: none does */
     uint64_t memory_bytes, memory_free_bytes;
     char kernels[64];      /* which kernels and driver these are: another text where either has changed; empty: they are
                             * part of the library, and its tests have proven them */
@@ -190,7 +210,21 @@ typedef struct crumb_device_info {
 typedef struct crumb_kv_params {
     uint32_t n_layers, n_sequences, n_ctx, n_head_kv, head_dim; /* [layer][sequence][head][position][head_dim] */
     crumb_kv_type type;
+    /* NULL: memory of the cache's own. Else [n_layers][2]: where each layer's keys, and its values, lie, in the order
+     * above: memory of the host that outlives the cache, zeroed when it was new, and, for a device without host_memory,
+     * made by its shared_create. So several devices have one cache, or parts of it with heads of their own. */
+    void *const (*pages)[2];
 } crumb_kv_params;
+
+/* A part of a cache that moves to another: what some layers hold of a sequence's heads. Positions travel in pages of
+ * CRUMB_KV_PAGE; the last page travels whole, and what it holds behind the range means nothing. */
+enum { CRUMB_KV_PAGE = 16 };
+typedef struct crumb_kv_range {
+    uint32_t layer, n_layers;
+    uint32_t sequence;
+    uint32_t head, n_heads;         /* of the cache's */
+    uint32_t position, n_positions; /* from a multiple of CRUMB_KV_PAGE */
+} crumb_kv_range;
 
 typedef struct crumb_plan_desc {
     const crumb_op *ops; /* copied */
@@ -238,6 +272,18 @@ typedef struct crumb_backend {
         crumb_status (*kv_create)(crumb_device *d, const crumb_kv_params *params, crumb_kv_cache **out,
                                   uint64_t *n_bytes, crumb_error *err);
         void (*kv_destroy)(crumb_device *d, crumb_kv_cache *kv);
+        /* The keys and values of a range, crumb_kv_range_bytes of them (host/kernel/kv.h): [layer][keys, values][head]
+         * [page], pages as cpu/attention.h has them for the cache's type. What one device reads another writes, bit for
+         * bit, also where the two caches have other layers, heads, sequences or contexts. Not while the cache's plans
+         * are replayed; both return when it is done. */
+        crumb_status (*kv_read)(crumb_device *d, const crumb_kv_cache *kv, const crumb_kv_range *range, void *to,
+                                crumb_error *err);
+        crumb_status (*kv_write)(crumb_device *d, crumb_kv_cache *kv, const crumb_kv_range *range, const void *from,
+                                 crumb_error *err);
+        /* Memory that the host and the device's kernels both see, for values that plans share with other devices:
+         * zeroed, aligned to 64 bytes. Fails with UNSUPPORTED where the device has none. */
+        crumb_status (*shared_create)(crumb_device *d, uint64_t n_bytes, void **out, crumb_error *err);
+        void (*shared_destroy)(crumb_device *d, void *shared, uint64_t n_bytes);
     } device;
     struct {
         /* Selects kernels for every op. Fails with UNSUPPORTED when an op has no kernel, naming it. */
@@ -274,6 +320,6 @@ typedef struct crumb_module {
 } crumb_module;
 
 #define CRUMB_MODULE_SYMBOL "crumb_module_entry"
-enum { CRUMB_MODULE_INTERFACE = 4 };
+enum { CRUMB_MODULE_INTERFACE = 10 };
 
 #endif

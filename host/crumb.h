@@ -78,8 +78,9 @@ typedef enum crumb_verify {
 
 typedef struct crumb_model_params {
     size_t struct_size;
-    const char *device; /* "auto": an Intel GPU that can run the model, else the CPU; "cpu", "gpu0" (as `crumb devices`
-                         * lists them); NULL: CRUMB_DEVICE from the environment, else "auto" */
+    const char *device; /* "auto": what is predicted to be fastest, where the machine has been measured (`profile`);
+                         * else an Intel GPU that can run the model, or the CPU; "cpu", "gpu0" (as `crumb devices` lists
+                         * them), "cpu+gpu0"; NULL: CRUMB_DEVICE from the environment, else "auto" */
     const char *target; /* kernel tier such as "cpu:avx2"; NULL: CRUMB_TARGET from the environment, else the best */
     int n_threads;      /* most threads any session of this model will use; 0: one per physical core */
     crumb_progress_fn progress;
@@ -87,8 +88,24 @@ typedef struct crumb_model_params {
     crumb_log_fn log;
     void *log_user;
     const char *tuning; /* database of `crumb tune`; NULL: CRUMB_TUNING from the environment, else the user's; "none" */
-    const char *backend; /* "auto", "cpu", "cl" (OpenCL); NULL: CRUMB_BACKEND from the environment, else "auto" */
-    crumb_verify verify; /* CRUMB_VERIFY_AUTO: CRUMB_VERIFY from the environment ("on", "off"), else itself */
+    const char *backend;  /* "auto", "cpu", "cl" (OpenCL), "ze" (Level Zero); NULL: CRUMB_BACKEND from the environment,
+                           * else "auto" */
+    crumb_verify verify;  /* CRUMB_VERIFY_AUTO: CRUMB_VERIFY from the environment ("on", "off"), else itself */
+    int32_t n_gpu_layers; /* so many of the last layers, the output matrix being one, run on the GPU and the others on
+                           * the CPU; -1: as many as fit into its memory */
+    double split; /* with a GPU and the CPU ("cpu+gpu0"): so much of each layer is the GPU's while tokens are generated
+                   * one by one, 0 to 1; -1: as predicted, or half of it, then as the devices' times ask for, for as
+                   * long as that is faster than one alone */
+    const char *cpu_kind; /* the CPU's cores to run on: "auto" (all but low-power ones), "p", "e", "all"; NULL:
+                           * CRUMB_CPU_KIND from the environment, else "auto" */
+    const char *balance;  /* how the CPU divides a layer among its threads: "auto" (measured), "split", "chunks"; NULL:
+                           * CRUMB_BALANCE from the environment, else "auto" */
+    const char *profile;  /* what the machine's devices can do, by which layers are placed: "this" (as `crumb devices
+                           * --measure` has stored it), "none", a machine that crumb knows ("lnl") or a file; NULL:
+                           * CRUMB_PROFILE from the environment, else "this" */
+    uint32_t n_ctx, n_prompt, n_generate; /* what placement is chosen for: tokens that the context is to hold, of the
+                                           * prompt, and after it; 0: min(n_ctx_train, 4096), 512, 128 */
+    bool explain;                         /* times are predicted also where there is no choice between devices */
 } crumb_model_params;
 
 CRUMB_API crumb_model_params crumb_model_params_default(void);
@@ -119,9 +136,10 @@ typedef struct crumb_model_info {
     const char *target;           /* kernel tier in use: "avx2" */
     const char *head_type;        /* type of the output matrix */
     double load_ms;
-    const char *backend;       /* which implementation drives the device: "cpu", "cl" */
+    const char *backend;       /* which implementation drives the device: "cpu", "cl", "ze" */
     const char *device_detail; /* the processor's or card's own name */
     const char *why_cpu;       /* why no GPU is used; empty where one is */
+    const char *placement;     /* which layers run where; empty where one device runs all */
 } crumb_model_info;
 
 CRUMB_API void crumb_model_get_info(const crumb_model *model, crumb_model_info *out);

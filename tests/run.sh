@@ -61,6 +61,8 @@ if [ -n "$models" ] && [ -z "${CRUMB_TEST_SMOLLM2:-}" ]; then
     CRUMB_TEST_SMOLLM2=$(tools/get-model.sh ${offline:+--offline} smollm2) && export CRUMB_TEST_SMOLLM2 ||
         echo 'tests/run.sh: without SmolLM2 its tests are skipped' >&2
 fi
+python3 tests/support/deps.py prefix level-zero >/dev/null || # headers, which CMake finds there
+    echo 'tests/run.sh: without the headers of Level Zero that backend is neither built nor tested' >&2
 export CTEST_OUTPUT_ON_FAILURE=1
 jobs=$(nproc)
 cmake -G Ninja -S . -B build-tests -DCMAKE_BUILD_TYPE=Release -DCRUMB_TESTS=ON -DCRUMB_WERROR=ON \

@@ -1,9 +1,9 @@
 """Writes GGUF v3 files and packs low-bit weights, straight from the layouts of each type (numpy only).
 
-The tools and tests that make models use it. The `gguf` package knows fewer types (no I2_S, no Q2_0); where it knows
+The tools and tests that make models use it. The `gguf` package knows fewer types (no I2_S, no Q2_0, no PTQ1_0); where it knows
 one, tests/oracle/make_models.py holds this module to it.
 
-A packer takes codes u, uint8 [M][K], and per block the f16 scale d (and min m, for Q4_1), [M][K/block], and returns the
+TYPES has all types, PACK those that something is written in. A packer takes codes u, uint8 [M][K], and per block the f16 scale d (and min m, for Q4_1), [M][K/block], and returns the
 tensor's bytes. What a code stands for: Q4_0 (u-8)d, Q4_1 u*d+m, Q8_0 (u-128)d, ternary (u-1)d, Q1_0 (2u-1)d, Q2_0 (u-1)d.
 """
 import os
@@ -17,7 +17,10 @@ U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9  # value types
 # name: (tensor type id, weights per block, bytes per block)
 TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "BF16": (30, 1, 2), "Q4_0": (2, 32, 18), "Q4_1": (3, 32, 20),
          "Q8_0": (8, 32, 34), "TQ1_0": (34, 256, 54), "TQ2_0": (35, 256, 66), "I2_S": (36, 128, 32),
-         "Q1_0": (41, 128, 18), "Q2_0": (42, 64, 18), "Q2_0_G128": (42, 128, 34)}
+         "Q1_0": (41, 128, 18), "Q2_0": (42, 64, 18), "Q2_0_G128": (42, 128, 34), "PTQ1_0": (143, 128, 28),
+         "Q5_0": (6, 32, 22), "Q5_1": (7, 32, 24), "Q2_K": (10, 256, 84), "Q3_K": (11, 256, 110),
+         "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176), "Q6_K": (14, 256, 210), "IQ4_NL": (20, 32, 18),
+         "MXFP4": (39, 32, 17)}
 
 
 def half_bytes(d, n):

@@ -43,4 +43,5 @@ libpcre2-dev pc:libpcre2-8
 libutf8proc-dev pc:libutf8proc
 libcjson-dev pc:libcjson
 libsqlite3-dev pc:sqlite3
+libhwloc-dev pc:hwloc
 ocl-icd-opencl-dev pc:OpenCL'

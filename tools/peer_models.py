@@ -15,6 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crumb"
 SMOLLM2_TYPES = ("Q4_1", "Q8_0", "Q4_0", "F16")
+# What llama-quantize makes of these has other types where rows are no whole blocks of 256: Q2_K and Q3_K become IQ4_NL,
+# Q4_K Q5_0, Q5_K Q5_1, and Q6_K Q8_0.
+K_QUANT_TYPES = ("Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K")
 TERNARY_TYPES = ("TQ2_0", "TQ1_0")
 TEXT_BYTES = 102400
 

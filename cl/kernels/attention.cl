@@ -2,9 +2,11 @@
  * the positions up to each row's own, of its sequence. Two ways to the same numbers:
  *
  *     kernel void attention_split(batch, global const float *q, global const uchar *keys, global const uchar *values,
- *                                 ulong layer_offset, uint head_blocks, float scale, global float *partials)
+ *                                 ulong layer_offset, uint head_blocks, float scale, global float *partials,
+ *                                 global float *out)
  *     kernel void attention_merge(batch, uint chunks, global const float *partials, global float *out)
- *         for few rows (decode): every chunk of 128 keys is a work-group, then the chunks' results are merged
+ *         for few rows (decode): every chunk of 128 keys is a work-group, then the chunks' results are merged. With one
+ *         chunk attention_split writes out, and there is nothing to merge
  *     kernel void attention_whole(batch, global const float *q, global const uchar *keys, global const uchar *values,
  *                                 ulong layer_offset, uint head_blocks, float scale, global float *out)
  *         for many rows (prefill): a work-group takes ROWS rows of a key head through all their keys
@@ -238,7 +240,7 @@ static void attend_chunk(global const uchar *keys, global const uchar *values, u
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_split(global const crumb_batch *batch, global const float *q, global const uchar *keys,
                 global const uchar *values, ulong layer_offset, uint head_blocks, float scale,
-                global float *partials) {
+                global float *partials, global float *out) {
     local work s;
     uint chunk = get_group_id(0), kv_head = get_group_id(1), n = get_group_id(2), chunks = get_num_groups(0);
     if (n >= batch->n_rows) return;
@@ -250,10 +252,11 @@ attention_split(global const crumb_batch *batch, global const float *q, global c
     size_t head = kv_head_offset(layer_offset, row.sequence, N_HEAD_KV, kv_head, head_blocks);
     attend_chunk(keys + head, values + head, chunk, n_keys, scale, &s);
     for (uint i = 0; i < QUERIES; i++) {
-        size_t at = ((size_t)n * N_HEAD + kv_head * SHARING + i) * chunks + chunk;
-        global float *to = partials + at * (HEAD_DIM + 2);
-        FOR_ITEMS(d, HEAD_DIM) to[d] = s.o[i][d];
-        if (get_local_id(0) == 0) {
+        size_t at = (size_t)n * N_HEAD + kv_head * SHARING + i;
+        global float *to = chunks == 1 ? out + at * HEAD_DIM : partials + (at * chunks + chunk) * (HEAD_DIM + 2);
+        float factor = chunks == 1 ? 1 / s.l[i] : 1;
+        FOR_ITEMS(d, HEAD_DIM) to[d] = s.o[i][d] * factor;
+        if (chunks > 1 && get_local_id(0) == 0) {
             to[HEAD_DIM] = s.m[i];
             to[HEAD_DIM + 1] = s.l[i];
         }

@@ -241,6 +241,7 @@ static int quantize(float x, float to_code) {
 #else
 #define Q_MEM global
 #endif
+#define Q_READ Q_MEM const /* as linear layers read them */
 
 static float input_value(global const float *x, global const float *aux, float r, uint k) {
 #if INPUT == 0
@@ -336,12 +337,16 @@ static void make_codes(global const float *x, global const float *aux, float r, 
 static void quantize_row(global const float *x, global const float *aux, float eps, uint k, uint n_ints,
                          local float2 *scratch, local int *largest, local int *sums, Q_MEM int *q,
                          uint block_stride) {
-    uint n_groups = GROUPS_OF(4 * n_ints), n_scales = ROW_SCALE ? 1 : n_groups;
     float r = row_inverse_rms(x, k, eps, scratch);
+#if X_GROUP
+    uint n_groups = GROUPS_OF(4 * n_ints), n_scales = ROW_SCALE ? 1 : n_groups;
     for (uint g = get_local_id(0); g < n_groups; g += get_local_size(0)) {
         sums[g] = 0;
         if (g < n_scales) largest[g] = 0;
     }
+#else /* the same; but Intel's CPU runtime makes sub-groups of one item of kernels with such a loop to 1, from SPIR-V */
+    if (get_local_id(0) == 0) sums[0] = largest[0] = 0;
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
     find_largest(x, aux, r, k, n_ints, largest);
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,26 +1,38 @@
-/* Linear layers for many rows of activations on Intel's matrix instructions with 2D block loads (Xe2 and later): what
- * linear.cl computes, with its arguments. A sub-group has TM * 8 rows of activations x TN tile-rows of sums in
- * registers, so that a load of activations feeds TN matrix instructions. With X=32 a work-group quantizes its rows once,
- * into local memory, or, however long they are, finds their scales, and each sub-group quantizes in registers.
+/* Linear layers for many rows of activations on Intel's matrix instructions: what linear.cl computes, with its
+ * arguments. A sub-group has TM * 8 rows of activations x TN tile-rows of sums in registers, so that a load of
+ * activations feeds TN tile-rows and one of weights TM * 8 rows. With X=32 a work-group quantizes its rows once, into
+ * local memory, or, however long they are, finds their scales, and each sub-group quantizes in registers.
  *
  * Arguments: linear.cl's, but for codebook, which is not read. q and codes begin at a multiple of 64 bytes, and K' is at
  * least 64. scratch: X=32: TOKENS * (K'' + 4 * (scales of a row + sums of a row)) bytes; K'' = K' rounded up to 128. With
- * IN_REGISTERS=1 it is not used, x begins at a multiple of 64 bytes, and k is a multiple of 4 and finite.
- * Work-groups: (as linear.cl's, with TILES = TN * SLICES; ceil(rows / TOKENS)), TOKENS = TM * 8.
- * Local size: 16 * SLICES.
+ * IN_REGISTERS=1 it is not used, x begins at a multiple of 64 bytes, and k is a multiple of 4 and finite. Behind it, with
+ * SLICES > 1, 64 * TOKENS * TN * SLICES bytes.
+ * Work-groups: (as linear.cl's, with TILES = TN * ACROSS; ceil(rows / TOKENS)), TOKENS = TM * 8.
+ * Local size: SUB_GROUP * ACROSS * SLICES.
  *
  * Options
- *   BITS               1, 2, 4 or 8
+ *   BITS               1, 2, 3, 4 or 8
  *   SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT   common.cl; X_GROUP 0, 32, 64 or 128
- *   X_ORDER            common.cl: 8, with 1 bit 0
+ *   X_ORDER            common.cl: 8; 0 with 1 bit, and with 3 in sub-groups of 8
+ *   X_ROWS             quantize.cl: 1, with SUB_GROUP=8 8
  *   X, MINS, PARTS, GATED  linear.cl; with GATED part 0's results wait in y for part 1's
+ *   -D SUB_GROUP=16|8  16: loads are 2D blocks (Xe2 and later), zeros outside a surface. 8 (dg2, arl-h): plain blocks
  *   -D MUL=0|1|2       1: `mul` is 1; 2: with BITS=1, it is 2; 0: whatever it is
- *   -D TM=1|2|4        -D TN=n   sums take TM * TN * 8 registers: 16 of them need -cl-intel-256-GRF-per-thread
- *   -D IN_REGISTERS=0|1  1: with X=32, X_GROUP=0, INPUT=0, X_ORDER=8: quantize in registers; TM is 1 or 2
- *   -D SLICES=n        sub-groups of a work-group, which take other tile-rows
- *   -D AHEAD=n         with X_GROUP=0: how many 128 k ahead codes, and activations in memory, are fetched into L1; 0: not
+ *   -D TM=1|2|4        -D TN=n   sums take TM * TN * 8 registers (of 8 items: twice that; of 3 bits with SUB_GROUP=16 and
+ *                      X_GROUP=0 too): more than half of what a thread has makes it spill
+ *   -D IN_REGISTERS=0|1  1: with SUB_GROUP=16, X=32, X_GROUP=0, INPUT=0, X_ORDER=8, SLICES=1: quantize in registers; TM is
+ *                      1 or 2
+ *   -D ACROSS=n        sub-groups of a work-group that take other tile-rows
+ *   -D SLICES=n        sub-groups of a work-group that divide K: n > 1 with ACROSS=1 and X_GROUP=0 alone, since floats of
+ *                      groups are added in their order
+ *   -D AHEAD=n         with SUB_GROUP=16, X_GROUP=0: how many steps ahead codes, and activations in memory, are fetched
+ *                      into L1; 0: not
  * Result: exactly cpu/kernels.h's sequence. */
-#define STEP   (X_GROUP ? X_GROUP / TILE_K : 4) /* 32-blocks of a step: a group, or 128 k */
+#if X_GROUP
+#define STEP (X_GROUP / TILE_K) /* 32-blocks of a step: a group */
+#else
+#define STEP (SUB_GROUP == 16 ? 4 : 2)
+#endif
 #if TM == 1
 #define TOKENS 8
 #elif TM == 2
@@ -28,81 +40,90 @@
 #else
 #define TOKENS 32
 #endif
+#define SIZE   (SUB_GROUP * ACROSS * SLICES)
+#define HALVES (TILE_ROWS / SUB_GROUP)
+#define BLOCKS (TN * HALVES) /* of SUB_GROUP rows of weights, of a sub-group */
+#define LANE   (get_local_id(0) % SUB_GROUP)
 #define UR     _Pragma("unroll")
 #define INLINE static __attribute__((always_inline))
+#define OVERLOAD __attribute__((overloadable))
 #define JOIN_(a, b) a##b
 #define JOIN(a, b)  JOIN_(a, b)
 
-#if BITS <= 2
+#define SPLIT_BITS (BITS == 3 && SUB_GROUP == 16) /* two operands of 2 bits: low ones, and high ones, whose sums count 4 */
+#if BITS <= 2 || SPLIT_BITS
 typedef uint2 b_columns;
 #define MULTIPLY intel_sub_group_i8_u2_matrix_mad_k32
-#elif BITS == 4
+#elif BITS <= 4
 typedef uint4 b_columns;
 #define MULTIPLY intel_sub_group_i8_u4_matrix_mad_k32
 #else
 typedef uint8 b_columns;
 #define MULTIPLY intel_sub_group_i8_u8_matrix_mad_k32
 #endif
-int8 __attribute__((overloadable)) MULTIPLY(short8 a, b_columns b, int8 acc);
-
-#if TM == 1
-#define A_2D(op) JOIN(intel_sub_group_2d_block_##op, _8b_8r32x1c)
-#elif TM == 2
-#define A_2D(op) JOIN(intel_sub_group_2d_block_##op, _8b_16r32x1c)
+#if SUB_GROUP == 16
+typedef ushort a_lane; /* lane l: elements 2l, 2l + 1 of a row of 32 */
+typedef short8 a_rows;
 #else
-#define A_2D(op) JOIN(intel_sub_group_2d_block_##op, _8b_32r32x1c)
+typedef uint a_lane; /* elements 4l to 4l + 3 */
+typedef int8 a_rows;
 #endif
+int8 OVERLOAD MULTIPLY(a_rows a, b_columns b, int8 acc);
+
 #ifndef IN_REGISTERS
 #define IN_REGISTERS 0
 #endif
-#define X_READ JOIN(JOIN(intel_sub_group_2d_block_read_32b_, TOKENS), r16x1c)
-#define B_ROWS (STEP * BITS)
-#if B_ROWS == 32
-#define B_2D(op) JOIN(intel_sub_group_2d_block_##op, _32b_32r16x1c)
-#elif B_ROWS == 16
-#define B_2D(op) JOIN(intel_sub_group_2d_block_##op, _32b_16r16x1c)
-#elif B_ROWS == 8
-#define B_2D(op) JOIN(intel_sub_group_2d_block_##op, _32b_8r16x1c)
-#elif B_ROWS == 4
-#define B_2D(op) JOIN(intel_sub_group_2d_block_##op, _32b_4r16x1c)
-#elif B_ROWS == 2
-#define B_2D(op) JOIN(intel_sub_group_2d_block_##op, _32b_2r16x1c)
-#else
-#define B_2D(op) JOIN(intel_sub_group_2d_block_##op, _32b_1r16x1c)
-#endif
-#define OVERLOAD __attribute__((overloadable))
-void OVERLOAD A_2D(read)(global void *base, int width, int height, int pitch, int2 at, private ushort *out);
-void OVERLOAD A_2D(prefetch)(global void *base, int width, int height, int pitch, int2 at);
-void OVERLOAD B_2D(read)(global void *base, int width, int height, int pitch, int2 at, private uint *out);
-void OVERLOAD B_2D(prefetch)(global void *base, int width, int height, int pitch, int2 at);
+#define ROW_SETS DIV_UP(TOKENS, SUB_GROUP) /* of as many rows of activations as there are items */
+#define B_ROWS   (STEP * BITS) /* dwords of each row of a tile-row, for a step */
 
-#if X == 32
-#define Q_READ local const
-#else
-#define Q_READ global const
-#endif
-
-/* What of a launch the loop needs: the tile-rows as surfaces 64 bytes wide, the activations as one K' bytes wide. */
+/* What of a launch the loop needs. */
 typedef struct {
     global const uint *codes; /* of the sub-group's first tile-row */
     Q_READ int *q, *qsum;     /* of the work-group's first row */
     Q_READ float *sx;
     uint first, last;         /* row `first` of the batch is row 0 of the work-group; beyond row `last` none is stored */
-    uint k_padded, n_blocks, n_tiles;
+    uint k_padded, n_blocks, n_tiles, slice;
     int mul, sub;
     global const float *x;  /* with IN_REGISTERS: the batch's */
     float to_code;          /* item r has row r's */
     uint n, k;
     local const int *start; /* with VIA_BASE: what groups' sums begin with, 8 x 16 times */
+    local int *partials;    /* with SLICES > 1: [slice][block of rows][TOKENS][SUB_GROUP] */
 } operands;
 
 /* Beyond the last tile-row of a part the same one is read again. */
-INLINE global void *tile_row(private const operands *o, uint j) {
-    return (global void *)(o->codes + (size_t)min(j, o->n_tiles - 1) * o->n_blocks * BITS * TILE_ROWS);
+INLINE global const uint *tile_row(private const operands *o, uint j) {
+    return o->codes + min(j, o->n_tiles - 1) * o->n_blocks * (BITS * TILE_ROWS);
 }
 
-INLINE void load_b(private const operands *o, uint j, uint block, uint b[B_ROWS]) {
-    B_2D(read)(tile_row(o, j), 64, (int)(o->n_blocks * BITS), 64, (int2)(0, (int)(block * BITS)), b);
+/* ---- loads: blocks [block, block + n) of a tile-row and of the activations ---------------------------------------- */
+
+#if SUB_GROUP == 16
+/* Tile-rows are surfaces 64 bytes wide, activations one K' bytes wide. */
+#if B_ROWS % 32 == 0
+#define B_2D_ROWS 32
+#elif B_ROWS % 16 == 0
+#define B_2D_ROWS 16
+#elif B_ROWS % 8 == 0
+#define B_2D_ROWS 8
+#elif B_ROWS % 4 == 0
+#define B_2D_ROWS 4
+#elif B_ROWS % 2 == 0
+#define B_2D_ROWS 2
+#else
+#define B_2D_ROWS 1
+#endif
+#define A_2D(op) JOIN(intel_sub_group_2d_block_##op, JOIN(_8b_, JOIN(TOKENS, r32x1c)))
+#define B_2D(op) JOIN(intel_sub_group_2d_block_##op, JOIN(_32b_, JOIN(B_2D_ROWS, r16x1c)))
+#define X_READ   JOIN(JOIN(intel_sub_group_2d_block_read_32b_, TOKENS), r16x1c)
+void OVERLOAD A_2D(read)(global void *base, int width, int height, int pitch, int2 at, private ushort *out);
+void OVERLOAD A_2D(prefetch)(global void *base, int width, int height, int pitch, int2 at);
+void OVERLOAD B_2D(read)(global void *base, int width, int height, int pitch, int2 at, private uint *out);
+void OVERLOAD B_2D(prefetch)(global void *base, int width, int height, int pitch, int2 at);
+
+INLINE void load_b(private const operands *o, uint j, uint block, uint n, uint b[B_ROWS]) {
+    UR for (uint i = 0; i < B_ROWS; i += B_2D_ROWS)
+        B_2D(read)((global void *)tile_row(o, j), 64, (int)(o->n_blocks * BITS), 64, (int2)(0, (int)(block * BITS + i)), b + i);
 }
 
 #if IN_REGISTERS
@@ -115,7 +136,7 @@ INLINE uint code_bits(uint x, float to_code) {
 }
 
 /* An item has elements 2 l and 2 l + 1 of a row, which are k = l and 16 + l. */
-INLINE void load_a(private const operands *o, uint block, ushort a[STEP][TOKENS]) {
+INLINE void load_a(private const operands *o, uint block, uint n, ushort a[STEP][TOKENS]) {
     int width = (int)(o->k * sizeof(float));
     UR for (uint u = 0; u < STEP; u++) {
         uint low[TOKENS], high[TOKENS];
@@ -129,7 +150,7 @@ INLINE void load_a(private const operands *o, uint block, ushort a[STEP][TOKENS]
     }
 }
 #else
-INLINE void load_a(private const operands *o, uint block, ushort a[STEP][TOKENS]) {
+INLINE void load_a(private const operands *o, uint block, uint n, ushort a[STEP][TOKENS]) {
     UR for (uint u = 0; u < STEP; u++) {
 #if X == 32
         UR for (uint i = 0; i < TM; i++) {
@@ -147,7 +168,8 @@ INLINE void load_a(private const operands *o, uint block, ushort a[STEP][TOKENS]
 
 INLINE void fetch_step(private const operands *o, uint block) {
     UR for (uint j = 0; j < TN; j++)
-        B_2D(prefetch)(tile_row(o, j), 64, (int)(o->n_blocks * BITS), 64, (int2)(0, (int)(block * BITS)));
+        UR for (uint i = 0; i < B_ROWS; i += B_2D_ROWS)
+            B_2D(prefetch)((global void *)tile_row(o, j), 64, (int)(o->n_blocks * BITS), 64, (int2)(0, (int)(block * BITS + i)));
 #if X != 32
     UR for (uint u = 0; u < STEP; u++)
         A_2D(prefetch)((global void *)o->q, (int)o->k_padded, (int)(o->last + 1), (int)o->k_padded,
@@ -155,27 +177,75 @@ INLINE void fetch_step(private const operands *o, uint block) {
 #endif
 }
 
-INLINE short8 rows_of(private const ushort *a, uint i) {
-    short8 rows;
-    UR for (uint r = 0; r < 8; r++) ((private short *)&rows)[r] = as_short(a[i * 8 + r]);
+#else
+INLINE void load_b(private const operands *o, uint j, uint block, uint n, uint b[B_ROWS * HALVES]) {
+    global const uint *from = tile_row(o, j) + block * (BITS * TILE_ROWS);
+    UR for (uint i = 0; i + 8 <= n * BITS * HALVES; i += 8) {
+        uint8 eight = intel_sub_group_block_read8(from + i * SUB_GROUP);
+        UR for (uint r = 0; r < 8; r++) b[i + r] = ((private const uint *)&eight)[r];
+    }
+    UR for (uint i = n * BITS * HALVES / 8 * 8; i < n * BITS * HALVES; i += 2) {
+        uint2 two = intel_sub_group_block_read2(from + i * SUB_GROUP);
+        b[i] = two.s0;
+        b[i + 1] = two.s1;
+    }
+}
+
+/* Of 8 rows 32 bytes each lie together. */
+INLINE void load_a(private const operands *o, uint block, uint n, uint a[STEP][TOKENS]) {
+    UR for (uint u = 0; u < n; u++)
+        UR for (uint i = 0; i < TM; i++) {
+            uint at = X == 32 ? (block + u) * TM + i : min(i, o->last / 8) * o->n_blocks + block + u;
+            uint8 eight = intel_sub_group_block_read8((Q_READ uint *)o->q + at * (8 * TILE_K / 4));
+            UR for (uint r = 0; r < 8; r++) a[u][i * 8 + r] = ((private const uint *)&eight)[r];
+        }
+}
+#endif
+
+/* ---- products ----------------------------------------------------------------------------------------------------- */
+
+INLINE a_rows rows_of(private const a_lane *a, uint i) {
+    a_rows rows;
+    UR for (uint r = 0; r < 8; r++) ((private a_lane *)&rows)[r] = a[i * 8 + r];
     return rows;
 }
 
-/* Block u of a step. Bits of even and of odd k are the two dwords of an operand of 2 bits, where they may stand high. */
-INLINE b_columns columns_of(private const uint *b, uint u) {
+/* Block u of a step, half h of a tile's rows. 1 bit: bits of even and of odd k are the two dwords of an operand of 2 bits,
+ * where they may stand high. 3 bits: of even k of the two dwords, then of odd k, an operand of 4 bits, so that k rises; with
+ * SPLIT_BITS the low two bits as they lie. */
+INLINE b_columns columns_of(private const uint *b, uint u, uint h) {
     b_columns columns;
+    uint w[BITS];
+    UR for (uint d = 0; d < BITS; d++) w[d] = b[(u * BITS + d) * HALVES + h];
 #if BITS == 1
-    columns.s0 = MUL == 2 ? b[u] << 1 & 0xaaaaaaaau : b[u] & 0x55555555u;
-    columns.s1 = MUL == 2 ? b[u] & 0xaaaaaaaau : b[u] >> 1 & 0x55555555u;
+    columns.s0 = MUL == 2 ? w[0] << 1 & 0xaaaaaaaau : w[0] & 0x55555555u;
+    columns.s1 = MUL == 2 ? w[0] & 0xaaaaaaaau : w[0] >> 1 & 0x55555555u;
+#elif SPLIT_BITS
+    columns = (uint2)(w[0], w[1]);
+#elif BITS == 3
+    columns.s0 = (w[0] & 0x33333333u) | (w[2] << 2 & 0x44444444u);
+    columns.s1 = (w[1] & 0x33333333u) | (w[2] << 1 & 0x44444444u);
+    columns.s2 = (w[0] >> 2 & 0x33333333u) | (w[2] & 0x44444444u);
+    columns.s3 = (w[1] >> 2 & 0x33333333u) | (w[2] >> 1 & 0x44444444u);
 #else
-    UR for (uint d = 0; d < BITS; d++) ((private uint *)&columns)[d] = b[u * BITS + d];
+    UR for (uint d = 0; d < BITS; d++) ((private uint *)&columns)[d] = w[d];
 #endif
     return columns;
 }
 
-INLINE void multiply(ushort a[STEP][TOKENS], private const uint *b, uint u, int8 sums[TM]) {
-    b_columns columns = columns_of(b, u);
-    UR for (uint i = 0; i < TM; i++) sums[i] = MULTIPLY(rows_of(a[u], i), columns, sums[i]);
+#if SPLIT_BITS
+/* Bit 2 of the codes of a block: single bits lie below the fields of their dwords, as tile.h has it. */
+INLINE b_columns high_columns(private const uint *b, uint u) {
+    uint w = b[u * BITS + 2];
+    return (uint2)(w & 0x55555555u, w >> 1 & 0x55555555u);
+}
+#endif
+
+/* The sums of activations: products with codes of 1. */
+INLINE void add_codes(a_lane a[STEP][TOKENS], int8 qsums[TM]) {
+    const uint one = BITS <= 2 ? 0x55555555u : BITS <= 4 ? 0x11111111u : 0x01010101u;
+    UR for (uint u = 0; u < STEP; u++)
+        UR for (uint i = 0; i < TM; i++) qsums[i] = MULTIPLY(rows_of(a[u], i), (b_columns)one, qsums[i]);
 }
 
 /* ---- floats ------------------------------------------------------------------------------------------------------- *
@@ -185,11 +255,17 @@ INLINE void multiply(ushort a[STEP][TOKENS], private const uint *b, uint u, int8
 #define FLOAT_BASE  0x4b400000
 #define MUL_IN_CODE (MUL == 1 || (MUL == 2 && BITS == 1)) /* sums have it already */
 #define VIA_BASE    (X_GROUP && MUL_IN_CODE)
-#define ROW_SETS    DIV_UP(TOKENS, 16) /* of 16 rows of activations, one per item */
 
-/* Scales (or mins) of this item's row of each tile-row, for a group. Those of f16 and f32 are surfaces of a line per
- * tile-row, of which one load takes TN. */
-#if GROUP && SCALE != 8
+/* The scale (or min) of this item's row of a block of rows. */
+INLINE float block_scale(private const operands *o, global const uchar *values, global const half *supers, uint tile, uint c,
+                         uint group) {
+    return load_scale(values, supers, tile + min(c / HALVES, o->n_tiles - 1), c % HALVES * SUB_GROUP + LANE, group, o->k_padded);
+}
+
+#if X_GROUP
+/* All blocks' for a group. With 2D blocks, those of f16 and f32 are surfaces of a line per tile-row, of which one load takes
+ * TN. */
+#if GROUP && SCALE != 8 && SUB_GROUP == 16
 #if SCALE == 16
 #define S_READ JOIN(JOIN(intel_sub_group_2d_block_read_16b_, TN), r16x1c)
 typedef ushort s_lane;
@@ -201,154 +277,238 @@ void OVERLOAD S_READ(global void *base, int width, int height, int pitch, int2 a
 #endif
 
 INLINE void load_scales(private const operands *o, global const uchar *values, global const half *supers, uint tile, uint g,
-                        float scales[TN]) {
-    uint group = GROUP > 0 && X_GROUP > 0 ? g * X_GROUP / (GROUP ? GROUP : 1) : 0;
-#if GROUP && SCALE != 8
+                        float scales[BLOCKS]) {
+    uint group = GROUP ? g * X_GROUP / (GROUP ? GROUP : 1) : 0;
+#ifdef S_READ
     s_lane bits[TN];
     int width = (int)(o->k_padded / GROUP * TILE_ROWS * sizeof(s_lane));
     S_READ((global void *)values, width, (int)(tile + o->n_tiles), width, (int2)((int)(group * TILE_ROWS), (int)tile), bits);
     UR for (uint j = 0; j < TN; j++)
         scales[j] = SCALE == 32 ? as_float((uint)bits[j]) : vload_half(0, (private const half *)&bits[j]);
 #else
-    UR for (uint j = 0; j < TN; j++)
-        scales[j] = load_scale(values, supers, tile + min(j, o->n_tiles - 1), get_local_id(0) % TILE_ROWS, group, o->k_padded);
+    UR for (uint c = 0; c < BLOCKS; c++) scales[c] = block_scale(o, values, supers, tile, c, group);
 #endif
 }
+#endif
 
-/* A group's numbers: of the activations, item r of set s having row 16 s + r; of the weights, per tile-row. */
+/* A group's numbers of the activations: item r of set s has row SUB_GROUP * s + r. */
 typedef struct {
-    float minuend[ROW_SETS], sx[ROW_SETS], x_sum[ROW_SETS];
+    float minuend[ROW_SETS], sx[ROW_SETS], x_sum[ROW_SETS], row_sx[ROW_SETS]; /* sx or row_sx is 1 */
     int correction[ROW_SETS];
-    float scale[TN], smallest[TN];
     int8 qsums[TM]; /* with IN_REGISTERS */
-} group_numbers;
+} row_numbers;
 
-INLINE void load_group(private const operands *o, private const part *w, uint tile, uint g, private group_numbers *z) {
+INLINE void load_rows(private const operands *o, uint g, private row_numbers *z) {
     uint n_groups = GROUPS_OF(o->k_padded);
     UR for (uint s = 0; s < ROW_SETS; s++) {
-        uint t = min(s * 16 + (uint)get_local_id(0) % 16, o->last);
+        uint t = min(s * SUB_GROUP + (uint)LANE, o->last);
         int qsum = IN_REGISTERS ? 0 : o->qsum[t * n_groups + g];
         z->sx[s] = ROW_SCALE ? 1.0f : o->sx[t * n_groups + g];
+        z->row_sx[s] = ROW_SCALE ? o->sx[t] : 1.0f;
         z->correction[s] = o->sub * qsum;
-        z->minuend[s] = as_float(FLOAT_BASE) + (float)z->correction[s];
+        z->minuend[s] = fma((float)o->sub, (float)qsum, as_float(FLOAT_BASE));
         z->x_sum[s] = z->sx[s] * (float)qsum;
     }
-    load_scales(o, w->scales, w->supers, w->tile0 + tile, g, z->scale);
-    if (MINS) load_scales(o, w->mins, w->super_mins, w->tile0 + tile, g, z->smallest);
 }
 
-INLINE float exact_sum(private const operands *o, private const group_numbers *z, uint row, int sum) {
+/* What the item that has it says of a row. */
+INLINE float float_of_row(private const float *of_sets, uint row) {
+    return intel_sub_group_shuffle(of_sets[row / SUB_GROUP], row % SUB_GROUP);
+}
+
+INLINE float exact_sum(private const operands *o, private const row_numbers *z, uint row, int sum) {
 #if VIA_BASE
-    return as_float(sum) - intel_sub_group_shuffle(z->minuend[row / 16], row % 16);
+    return as_float(sum) - float_of_row(z->minuend, row);
 #else
     int correction = IN_REGISTERS ? o->sub * ((private const int *)&z->qsums[row / 8])[row % 8]
-                                  : intel_sub_group_shuffle(z->correction[row / 16], row % 16);
+                                  : intel_sub_group_shuffle(z->correction[row / SUB_GROUP], row % SUB_GROUP);
     return (float)((MUL_IN_CODE ? sum : o->mul * sum) - correction);
 #endif
 }
 
-INLINE float x_sum(private const group_numbers *z, uint row) {
+INLINE float x_sum(private const row_numbers *z, uint row) {
 #if IN_REGISTERS
-    return intel_sub_group_shuffle(z->sx[row / 16], row % 16) * (float)((private const int *)&z->qsums[row / 8])[row % 8];
+    return float_of_row(z->sx, row) * (float)((private const int *)&z->qsums[row / 8])[row % 8];
 #else
-    return intel_sub_group_shuffle(z->x_sum[row / 16], row % 16);
+    return float_of_row(z->x_sum, row);
 #endif
 }
 
-/* The sequence of cpu/kernels.h for a group of tile-row j. */
-INLINE void add_group(private const operands *o, private const group_numbers *z, uint j, const int8 sums[TM],
-                      float8 results[TM]) {
+/* The sequence of cpu/kernels.h for a group: rows i * 8 to i * 8 + 7 of activations, a block of rows of weights. */
+INLINE float8 add_group(private const operands *o, private const row_numbers *z, uint i, float scale, float smallest,
+                        int8 sums, float8 results) {
+    UR for (uint r = 0; r < 8; r++) {
+        private float *result = (private float *)&results + r;
+        float sum = exact_sum(o, z, i * 8 + r, ((private const int *)&sums)[r]);
+        if (!ROW_SCALE) sum = float_of_row(z->sx, i * 8 + r) * sum;
+        *result = fma(scale, sum, *result);
+        if (MINS) *result = fma(smallest, x_sum(z, i * 8 + r), *result);
+    }
+    return results;
+}
+
+/* What becomes of results: those of part 0 wait in y for those of `gate`'s part 1. */
+typedef struct {
+    private const part *w, *gate;
+    global const float *add;
+    uint tile; /* the sub-group's first */
+} target;
+
+INLINE void store_block(private const operands *o, private const target *to, private const row_numbers *z, uint c,
+                        const float8 results[TM]) {
+    private const part *w = to->w;
+    uint tile = to->tile + c / HALVES, lane = c % HALVES * SUB_GROUP + LANE, row = (w->tile0 + tile) * TILE_ROWS + lane;
     UR for (uint i = 0; i < TM; i++)
         UR for (uint r = 0; r < 8; r++) {
-            uint row = i * 8 + r;
-            private float *result = (private float *)&results[i] + r;
-            float sum = exact_sum(o, z, row, ((private const int *)&sums[i])[r]);
-            if (!ROW_SCALE) sum = intel_sub_group_shuffle(z->sx[row / 16], row % 16) * sum;
-            *result = fma(z->scale[j], sum, *result);
-            if (MINS) *result = fma(z->smallest[j], x_sum(z, row), *result);
+            uint t = i * 8 + r;
+            float y = ((private const float *)&results[i])[r];
+            y = finish(w, row, ROW_SCALE ? y * float_of_row(z->row_sx, t) : y);
+            if (t > o->last || c / HALVES >= o->n_tiles || row >= w->m) continue;
+            size_t at = (size_t)(o->first + t) * w->width + row;
+            if (to->gate) { /* this item has put part 0's there */
+                at = (size_t)(o->first + t) * to->gate->width + (to->gate->tile0 + tile) * TILE_ROWS + lane;
+                to->gate->y[at] = crumb_gated(GATED, to->gate->y[at], y);
+            } else {
+                w->y[at] = to->add ? y + to->add[at] : y;
+            }
         }
 }
 
 /* ---- sums --------------------------------------------------------------------------------------------------------- */
 
-/* Sums of tile-row j over a step. */
-INLINE void add_step(private const operands *o, uint block, uint j, ushort a[STEP][TOKENS], int8 sums[TM]) {
-    uint b[B_ROWS];
-    load_b(o, j, block, b);
-    UR for (uint u = 0; u < STEP; u++) multiply(a, b, u, sums);
-}
-
-/* The sums of activations: products with codes of 1. */
-INLINE void add_codes(ushort a[STEP][TOKENS], int8 qsums[TM]) {
-    const uint one = BITS == 2 ? 0x55555555u : BITS == 4 ? 0x11111111u : 0x01010101u;
-    UR for (uint u = 0; u < STEP; u++)
-        UR for (uint i = 0; i < TM; i++) qsums[i] = MULTIPLY(rows_of(a[u], i), (b_columns)one, qsums[i]);
-}
-
-/* Results of tile-rows [tile, tile + n_tiles) of a part, up to TN. */
-INLINE void run_part(private const operands *o, private const part *w, uint tile, float8 results[TN][TM]) {
-    int8 sums[TN][TM], qsums[TM];
-    UR for (uint i = 0; i < TM; i++) qsums[i] = 0;
-    const int8 start = VIA_BASE ? as_int8(intel_sub_group_block_read8((local const uint *)o->start)) : 0;
-    UR for (uint j = 0; j < TN; j++) UR for (uint i = 0; i < TM; i++) sums[j][i] = 0;
-    UR for (uint j = 0; j < TN; j++) UR for (uint i = 0; i < TM; i++) results[j][i] = 0;
-    for (uint block = 0; block < o->n_blocks; block += STEP) {
-        ushort a[STEP][TOKENS];
-        load_a(o, block, a);
 #if X_GROUP
-        group_numbers z;
-        load_group(o, w, tile, block / STEP, &z);
+INLINE void run_part(private const operands *o, private const target *to) {
+    private const part *w = to->w;
+    float8 results[BLOCKS][TM];
+    const int8 start = VIA_BASE ? as_int8(intel_sub_group_block_read8((local const uint *)o->start)) : 0;
+    UR for (uint c = 0; c < BLOCKS; c++) UR for (uint i = 0; i < TM; i++) results[c][i] = 0;
+    for (uint block = 0; block < o->n_blocks; block += STEP) {
+        a_lane a[STEP][TOKENS];
+        row_numbers z;
+        float scale[BLOCKS], smallest[BLOCKS];
+        load_a(o, block, STEP, a);
+        load_rows(o, block / STEP, &z);
+        load_scales(o, w->scales, w->supers, w->tile0 + to->tile, block / STEP, scale);
+        if (MINS) load_scales(o, w->mins, w->super_mins, w->tile0 + to->tile, block / STEP, smallest);
         UR for (uint j = 0; j < TN; j++) {
-            UR for (uint i = 0; i < TM; i++) sums[j][i] = start;
-            add_step(o, block, j, a, sums[j]);
-            add_group(o, &z, j, sums[j], results[j]);
-        }
-#else
-        if (AHEAD) fetch_step(o, block + AHEAD * STEP);
-        UR for (uint j = 0; j < TN; j++) add_step(o, block, j, a, sums[j]);
-        if (IN_REGISTERS) add_codes(a, qsums);
+            uint b[B_ROWS * HALVES];
+            load_b(o, j, block, STEP, b);
+            UR for (uint c = j * HALVES; c < (j + 1) * HALVES; c++) {
+                b_columns columns[STEP];
+                UR for (uint u = 0; u < STEP; u++) columns[u] = columns_of(b, u, c % HALVES);
+#if SPLIT_BITS
+                b_columns high[STEP];
+                UR for (uint u = 0; u < STEP; u++) high[u] = high_columns(b, u);
 #endif
-    }
-#if !X_GROUP
-    group_numbers z;
-    UR for (uint i = 0; i < TM; i++) z.qsums[i] = qsums[i];
-    load_group(o, w, tile, 0, &z);
-    UR for (uint j = 0; j < TN; j++) add_group(o, &z, j, sums[j], results[j]);
+                UR for (uint i = 0; i < TM; i++) { /* sums of one at a time, which takes fewer registers */
+                    int8 sums = start;
+#if SPLIT_BITS
+                    UR for (uint u = 0; u < STEP; u++) sums = MULTIPLY(rows_of(a[u], i), high[u], sums);
+                    sums <<= 2;
 #endif
-}
-
-INLINE void store_part(private const operands *o, private const part *w, uint tile, const float8 results[TN][TM],
-                       global const float *add, private const part *gate) {
-    uint lane = get_local_id(0) % TILE_ROWS;
-    UR for (uint i = 0; i < TM; i++)
-        UR for (uint r = 0; r < 8; r++) {
-            uint t = i * 8 + r;
-            float sx = ROW_SCALE ? o->sx[min(t, o->last)] : 1;
-            UR for (uint j = 0; j < TN; j++) {
-                uint row = (w->tile0 + tile + j) * TILE_ROWS + lane;
-                float y = ((private const float *)&results[j][i])[r];
-                y = finish(w, row, ROW_SCALE ? y * sx : y);
-                if (t > o->last || j >= o->n_tiles || row >= w->m) continue;
-                size_t at = (size_t)(o->first + t) * w->width + row;
-                if (gate) { /* part 0's result is where this item has put it */
-                    at = (size_t)(o->first + t) * gate->width + (gate->tile0 + tile + j) * TILE_ROWS + lane;
-                    gate->y[at] = crumb_gated(GATED, gate->y[at], y);
-                } else {
-                    w->y[at] = add ? y + add[at] : y;
+                    UR for (uint u = 0; u < STEP; u++) sums = MULTIPLY(rows_of(a[u], i), columns[u], sums);
+                    results[c][i] = add_group(o, &z, i, scale[c], MINS ? smallest[c] : 0, sums, results[c][i]);
                 }
             }
         }
+    }
+    row_numbers last;
+    load_rows(o, 0, &last);
+    UR for (uint c = 0; c < BLOCKS; c++) store_block(o, to, &last, c, results[c]);
+}
+#else
+
+INLINE void add_blocks(private const operands *o, uint block, uint n, int8 sums[BLOCKS][TM], int8 high[BLOCKS][TM],
+                       int8 qsums[TM]) {
+    a_lane a[STEP][TOKENS];
+    load_a(o, block, n, a);
+#if SUB_GROUP == 16
+    if (AHEAD) fetch_step(o, block + AHEAD * SLICES * STEP);
+#endif
+    UR for (uint j = 0; j < TN; j++) {
+        uint b[B_ROWS * HALVES];
+        load_b(o, j, block, n, b);
+        UR for (uint c = j * HALVES; c < (j + 1) * HALVES; c++)
+            UR for (uint u = 0; u < n; u++) {
+                b_columns columns = columns_of(b, u, c % HALVES);
+                UR for (uint i = 0; i < TM; i++) sums[c][i] = MULTIPLY(rows_of(a[u], i), columns, sums[c][i]);
+#if SPLIT_BITS
+                columns = high_columns(b, u);
+                UR for (uint i = 0; i < TM; i++) high[c][i] = MULTIPLY(rows_of(a[u], i), columns, high[c][i]);
+#endif
+            }
+    }
+    if (IN_REGISTERS) add_codes(a, qsums);
 }
 
-__attribute__((intel_reqd_sub_group_size(16))) __attribute__((reqd_work_group_size(TILE_ROWS *SLICES, 1, 1))) kernel void
+INLINE void store_sums(private const operands *o, private const target *to, private const row_numbers *z, uint c,
+                       const int8 sums[TM]) {
+    private const part *w = to->w;
+    uint tile = w->tile0 + to->tile;
+    float8 results[TM];
+    float scale = block_scale(o, w->scales, w->supers, tile, c, 0);
+    float smallest = MINS ? block_scale(o, w->mins, w->super_mins, tile, c, 0) : 0;
+    UR for (uint i = 0; i < TM; i++) results[i] = add_group(o, z, i, scale, smallest, sums[i], 0);
+    store_block(o, to, z, c, results);
+}
+
+#if SLICES > 1
+/* Slices put their sums into local memory; then each adds up those of some blocks of rows. */
+INLINE void join_slices(private const operands *o, private const target *to, private const row_numbers *z,
+                        int8 sums[BLOCKS][TM]) {
+    local int *own = o->partials + o->slice * (BLOCKS * TOKENS * SUB_GROUP) + LANE;
+    barrier(CLK_LOCAL_MEM_FENCE); /* part 0's have been read */
+    UR for (uint c = 0; c < BLOCKS; c++)
+        UR for (uint t = 0; t < TOKENS; t++)
+            own[(c * TOKENS + t) * SUB_GROUP] = ((private const int *)&sums[c][t / 8])[t % 8];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint c = o->slice; c < BLOCKS; c += SLICES) {
+        int8 joined[TM];
+        UR for (uint t = 0; t < TOKENS; t++) {
+            int sum = 0;
+            UR for (uint s = 0; s < SLICES; s++) sum += o->partials[((s * BLOCKS + c) * TOKENS + t) * SUB_GROUP + LANE];
+            ((private int *)&joined[t / 8])[t % 8] = sum;
+        }
+        store_sums(o, to, z, c, joined);
+    }
+}
+#endif
+
+INLINE void run_part(private const operands *o, private const target *to) {
+    int8 sums[BLOCKS][TM], high[BLOCKS][TM], qsums[TM]; /* high: with SPLIT_BITS */
+    row_numbers z;
+    UR for (uint i = 0; i < TM; i++) qsums[i] = 0;
+    UR for (uint c = 0; c < BLOCKS; c++) UR for (uint i = 0; i < TM; i++) sums[c][i] = high[c][i] = 0;
+#if SUB_GROUP == 16
+    for (uint block = o->slice * STEP; block < o->n_blocks; block += SLICES * STEP) add_blocks(o, block, STEP, sums, high, qsums);
+#else
+    uint whole = o->n_blocks / STEP * STEP;
+    for (uint block = o->slice * STEP; block < whole; block += SLICES * STEP) add_blocks(o, block, STEP, sums, high, qsums);
+    for (uint block = whole + o->slice; block < o->n_blocks; block += SLICES) add_blocks(o, block, 1, sums, high, qsums);
+#endif
+    if (SPLIT_BITS) UR for (uint c = 0; c < BLOCKS; c++) UR for (uint i = 0; i < TM; i++) sums[c][i] += high[c][i] << 2;
+    load_rows(o, 0, &z);
+    UR for (uint i = 0; i < TM; i++) z.qsums[i] = qsums[i];
+#if SLICES > 1
+    join_slices(o, to, &z, sums);
+#else
+    UR for (uint c = 0; c < BLOCKS; c++) store_sums(o, to, &z, c, sums[c]);
+#endif
+}
+#endif
+
+/* ---- the kernel --------------------------------------------------------------------------------------------------- */
+
+__attribute__((intel_reqd_sub_group_size(SUB_GROUP))) __attribute__((reqd_work_group_size(SIZE, 1, 1))) kernel void
 linear(global const crumb_batch *batch, uint on_outputs, uint k, global const float *x, global const float *aux,
        float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
        int mul, int sub, global const float *add, local int *scratch, PART_ARGS_LIST) {
     part parts[PARTS] = {PART_LIST};
-    uint group, n = N_OF(batch, on_outputs);
-    part w = part_of_group(parts, TN * SLICES, &group);
-    uint tile = (group * SLICES + get_local_id(0) / TILE_ROWS) * TN;
-    operands o = {.first = get_group_id(1) * TOKENS, .k_padded = ROUND_UP(k, TILE_K), .mul = mul, .sub = sub};
+    uint group, n = N_OF(batch, on_outputs), sub_group = get_local_id(0) / SUB_GROUP;
+    part w = part_of_group(parts, TN * ACROSS, &group);
+    uint tile = (group * ACROSS + sub_group / SLICES) * TN;
+    operands o = {
+        .first = get_group_id(1) * TOKENS, .k_padded = ROUND_UP(k, TILE_K), .mul = mul, .sub = sub, .slice = sub_group % SLICES};
     if (o.first >= n) return;
     o.last = min(n - o.first, (uint)TOKENS) - 1;
     o.n_blocks = o.k_padded / TILE_K;
@@ -356,12 +516,11 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const fl
 #if IN_REGISTERS
     local int largest[TOKENS];
     local float row_sx[TOKENS];
-    for (uint t = get_local_id(0); t < TOKENS; t += TILE_ROWS * SLICES) largest[t] = 0;
+    for (uint t = get_local_id(0); t < TOKENS; t += SIZE) largest[t] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint t = 0; t <= o.last; t++) find_largest(x + (size_t)(o.first + t) * k, aux, 1, k, o.k_padded / 4, largest + t);
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint t = get_local_id(0); t < TOKENS; t += TILE_ROWS * SLICES)
-        row_sx[t] = quantizer_of(as_float(largest[t]), ROW_SCALE).sx;
+    for (uint t = get_local_id(0); t < TOKENS; t += SIZE) row_sx[t] = quantizer_of(as_float(largest[t]), ROW_SCALE).sx;
     barrier(CLK_LOCAL_MEM_FENCE);
     o.x = x;
     o.n = n;
@@ -369,14 +528,15 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const fl
     o.to_code = quantizer_of(as_float(largest[get_local_id(0) % TOKENS]), ROW_SCALE).to_code;
     o.sx = row_sx;
 #elif X == 32
-    local float2 sum_scratch[TILE_ROWS * SLICES];
+    local float2 sum_scratch[SIZE];
     local int *codes = scratch, *scales = codes + TOKENS * ROUND_UP(o.k_padded, STEP * TILE_K) / 4;
     local int *sums = scales + TOKENS * n_scales;
+    scratch = sums + TOKENS * n_groups;
     for (uint t = 0; t <= o.last; t++) {
         size_t row = (size_t)(o.first + t) * k;
         quantize_row(x + row, INPUT >= 2 ? aux + row : aux, eps, k, o.k_padded / 4, sum_scratch, scales + t * n_scales,
                      sums + t * n_groups, codes + t * 8, 8 * TOKENS);
-        for (uint g = get_local_id(0); g < n_scales; g += TILE_ROWS * SLICES)
+        for (uint g = get_local_id(0); g < n_scales; g += SIZE)
             scales[t * n_scales + g] = as_int(quantizer_of(as_float(scales[t * n_scales + g]), ROW_SCALE).sx);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -390,20 +550,20 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const fl
 #endif
 #if VIA_BASE
     local int start[8 * TILE_ROWS];
-    for (uint i = get_local_id(0); i < 8 * TILE_ROWS; i += TILE_ROWS * SLICES) start[i] = FLOAT_BASE;
+    for (uint i = get_local_id(0); i < 8 * TILE_ROWS; i += SIZE) start[i] = SPLIT_BITS ? FLOAT_BASE >> 2 : FLOAT_BASE;
     barrier(CLK_LOCAL_MEM_FENCE);
     o.start = start;
 #endif
-    if (tile >= w.n_tiles) return;
+    if (tile >= w.n_tiles) return; /* no slice waits for it: ACROSS > 1 */
     o.n_tiles = min((uint)TN, w.n_tiles - tile);
-    float8 results[TN][TM];
+    o.partials = scratch;
+    target to = {&w, 0, add, tile};
     o.codes = w.codes + (size_t)(w.tile0 + tile) * o.n_blocks * BITS * TILE_ROWS;
-    run_part(&o, &w, tile, results);
-    store_part(&o, &w, tile, results, add, 0);
+    run_part(&o, &to);
 #if GATED
     part up = parts[1];
+    target product = {&up, &w, 0, tile};
     o.codes = up.codes + (size_t)(up.tile0 + tile) * o.n_blocks * BITS * TILE_ROWS;
-    run_part(&o, &up, tile, results);
-    store_part(&o, &up, tile, results, 0, &w);
+    run_part(&o, &product);
 #endif
 }

@@ -41,12 +41,6 @@
 #define STEP_GROUPS (X_GROUP ? STEP_K / (X_GROUP ? X_GROUP : 1) : 1)
 #define GROUP_STEP  (STEP / STEP_GROUPS) /* blocks of one sum */
 
-#if X == 32
-#define Q_READ local const
-#else
-#define Q_READ global const
-#endif
-
 /* The rows of activations of a work-group. Row t is row min(t, last): beyond the batch nothing is stored. */
 typedef struct {
     Q_READ int *q;

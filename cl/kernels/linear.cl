@@ -60,12 +60,6 @@
 #define CHUNK       (MATRIX ? 4 : 1) /* blocks that a slice takes at a time */
 #define ACCS        (IN_PLACE ? PLANES : 2) /* in place: one per plane; else one per half of a block's k */
 
-#if X == 32
-#define Q_READ local const
-#else
-#define Q_READ global const
-#endif
-
 /* The rows of activations that a work-group works on. Row t of the group is row min(t, last): beyond the batch the last
  * one is computed again and not stored. */
 typedef struct {

@@ -11,13 +11,16 @@
 #ifndef CRUMB_CPU_LOWBIT_DOT16_H
 #define CRUMB_CPU_LOWBIT_DOT16_H
 
+#include "cpu/kernels.h"
+
 enum {
-    DOT_ENTRY_BITS = 5, /* of a codebook's entries as operands */
+    DOT_SUM_LIMIT = INT16_MAX, /* what a GEMM's accumulators hold; see dot_reach */
+    DOT_ENTRY_BITS = 5,        /* of a codebook's entries as operands */
     DOT_SIGNED_ENTRIES = 0
 };
 
-/* Steps after which accumulators must be widened: whole 32-blocks, but for 5 and 6 bits. For more than 3 bits, and 1,
- * that is known here, and loops are simpler. */
+/* Steps after which a GEMV's accumulators must be widened: whole 32-blocks, but for 5 and 6 bits. For more than 3 bits,
+ * and 1, that is known here, and loops are simpler. */
 SIMD_INLINE uint32_t dot_span_steps(int bits, unsigned max_code) {
     return bits == 1 ? 128 : bits <= 3 ? 16 / max_code * 8 : bits == 5 ? 4 : bits == 6 ? 2 : 8;
 }
@@ -81,7 +84,32 @@ SIMD_INLINE vint split_sum(vint sum, int mul) {
 SIMD_INLINE int gemm_parts(int bits) {
     return bits == 8 ? 2 : 1;
 }
-/* Steps of a 32-block that every accumulator holds, whatever the codes. */
+/* Those bounds are for the worst activations. Real ones are far from it: with one scale per row most are near zero, and
+ * as codes are not negative, those above zero only raise a sum, those below only lower it. So a GEMM looks: a span is
+ * as many blocks as fit while neither sum times the largest code exceeds DOT_SUM_LIMIT. For each 32-block and column
+ * reach has half of what the two lanes (one takes bytes 0 and 1 of each four, the other 2 and 3) have collected up to
+ * its end, modulo 2^16: of q > 0, then of q < 0. A block adds at most 1016. */
+SIMD_INLINE __m128i dot_lane_sums(__m256i bytes) {
+    const __m256i pairs = _mm256_maddubs_epi16(bytes, _mm256_set1_epi8(1));
+    __m128i sums = _mm_add_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+    sums = _mm_add_epi16(sums, _mm_shuffle_epi32(sums, 0x4e));
+    return _mm_add_epi16(sums, _mm_shuffle_epi32(sums, 0xb1));
+}
+SIMD_INLINE void dot_reach(const int8_t *columns, size_t k_padded, uint32_t n_columns, uint16_t *reach) {
+    for (size_t k = 0; k < k_padded; k += CRUMB_TILE_K)
+        for (uint32_t c = 0; c < n_columns; c++, reach += CRUMB_Q8_REACH) {
+            const __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)(columns + c * k_padded + k));
+            const __m256i above = _mm256_max_epi8(q, _mm256_setzero_si256());
+            const __m256i below = _mm256_sub_epi8(_mm256_abs_epi8(q), above); /* |-128| is 128, as it must be */
+            const __m128i both = _mm_unpacklo_epi32(dot_lane_sums(above), dot_lane_sums(below));
+            __m128i sums = _mm_avg_epu16(both, _mm_setzero_si128()); /* rounded up */
+            const uint16_t *before = reach - (size_t)n_columns * CRUMB_Q8_REACH;
+            if (k > 0) sums = _mm_add_epi16(sums, _mm_loadl_epi64((const __m128i *)(const void *)before));
+            _mm_storel_epi64((__m128i *)(void *)reach, sums);
+        }
+}
+
+/* Steps of a 32-block that every accumulator holds, whatever the codes and the activations. */
 SIMD_INLINE uint32_t gemm_unit_steps(int bits) {
     return bits == 5 ? 4 : bits == 6 ? 2 : 8;
 }
@@ -105,10 +133,9 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
     GEMM_KIND(k8, 8)                                                                                                   \
     GEMM_HALF_LOOP(k4, 4)                                                                                              \
     GEMM_HALF_LOOP(k6, 6)                                                                                              \
-    GEMM_LOOP(c4_any, DOT_ENTRY_BITS, gemm_wide(4, GEMM_ANY), true, b->a->w->mins != NULL, GEMM_ANY)                   \
     GEMM_LOOP(k4_block_min, 4, gemm_wide(4, GEMM_BLOCKS), false, true, GEMM_BLOCKS)                                    \
     SIMD_INLINE const gemm_loops *gemm_loops_of(int bits, bool codebook) {                                             \
-        static const gemm_loops c4 = {gemm_c4_any, gemm_k5_block_zero, gemm_k5_block_both, gemm_k5_block_both,         \
+        static const gemm_loops c4 = {gemm_k5_any, gemm_k5_block_zero, gemm_k5_block_both, gemm_k5_block_both,         \
                                       gemm_k4_half},                                                                   \
                                 k4 = {gemm_k4_any, gemm_k4_block_zero, gemm_k4_block_min, gemm_k4_block_both,          \
                                       gemm_k4_half},                                                                   \

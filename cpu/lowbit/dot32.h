@@ -15,6 +15,7 @@
 #include "cpu/kernels.h"
 
 enum {
+    DOT_SUM_LIMIT = 0,  /* of accumulators: none */
     DOT_ENTRY_BITS = 8, /* of a codebook's entries as operands */
 #if defined(SIMD_SIGNED_DOT)
     DOT_SIGNED_ENTRIES = 1
@@ -81,6 +82,10 @@ SIMD_INLINE vint split_sum(vint sum, int mul) {
 SIMD_INLINE int gemm_parts(int bits) {
     (void)bits;
     return 1;
+}
+/* Accumulators hold any span. */
+SIMD_INLINE void dot_reach(const int8_t *columns, size_t k_padded, uint32_t n_columns, uint16_t *reach) {
+    (void)columns, (void)k_padded, (void)n_columns, (void)reach;
 }
 /* Steps of a 32-block that every accumulator holds. */
 SIMD_INLINE uint32_t gemm_unit_steps(int bits) {

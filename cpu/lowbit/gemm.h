@@ -6,9 +6,12 @@
  * integer sums of all columns wait in memory between chunks, in the one order that cpu/kernels.h fixes. Columns are
  * taken in blocks whose activations stay in L2 while all tile-rows pass.
  *
+ * Accumulators of 16 bits are widened after a *span*: as many steps as they hold of these activations (dot_reach),
+ * which is found out once for all tile-rows (gemm_find_spans).
+ *
  * Once unpacked, codes of different widths and layouts differ only in how many panel vectors a step takes (gemm_parts)
- * and how many steps an accumulator holds (gemm_unit_steps, dot_span_steps). So there is one loop for each such *kind*
- * of operands, and a kernel is a way of unpacking beside it.
+ * and how many steps an accumulator holds whatever the activations (gemm_unit_steps). So there is one loop for each
+ * such *kind* of operands, and a kernel is a way of unpacking beside it.
  *
  * Included after a tier's simd.h, which gives the columns of a register block: GEMM_REGISTER_COLUMNS, and
  * GEMM_WHOLE_COLUMNS where sums are folded into floats every 8 steps, which takes registers as well.
@@ -24,11 +27,15 @@ typedef struct gemm_block {
     const crumb_linear_args *a;
     shape s;
     panel_fn *unpack;
-    vint table;    /* of a codebook */
-    uint32_t span; /* steps that an accumulator holds of these codes */
+    vint table;         /* of a codebook */
+    uint32_t most_code; /* the largest operand */
     uint32_t n0, n_columns;
     const int8_t *q; /* activations: the register block from column c on begins at c * k_padded; [step][column][4] */
     int8_t *local_q; /* room for them */
+    const uint16_t *reach; /* of the activations, where accumulators have a limit: as in crumb_q8 */
+    uint16_t *local_reach; /* room for it */
+    uint16_t *spans; /* [n_columns][32-blocks], at a register block's first column: the block after the span that begins
+                      * here, and GEMM_SHORT where accumulators may not even hold one block */
     uint8_t *panel;  /* [steps of the chunk][parts][16 rows], 4 codes of a row each */
     float *scales;   /* [groups of the chunk][16] */
     float *mins;     /* as scales */
@@ -36,14 +43,16 @@ typedef struct gemm_block {
     float *sx;       /* [n_groups][stride]: the activations' scales; 1 where they are per row */
     int32_t *zeros;  /* as sx: sub * qsum */
     float *sx_qsums; /* as sx: sx * qsum, for mins */
-    int32_t *sums;   /* [n_columns][16]: sums of an unfinished group; between groups 0 */
+    int32_t *sums;   /* [n_columns][16]: sums of an unfinished group */
     float *accs;     /* [n_columns][16]; between tile-rows 0 */
 } gemm_block;
 
-/* What groups of activations are: half a 32-block, one, or any number of them. */
+/* What groups of activations are: half a 32-block, one, or more of them. */
 typedef enum gemm_groups { GEMM_ANY, GEMM_BLOCKS, GEMM_HALVES } gemm_groups;
 
-/* Whether accumulators hold less than a 32-block. */
+enum { GEMM_SHORT = 1 << 15 };
+
+/* Whether accumulators may hold less than a 32-block. */
 SIMD_INLINE bool gemm_is_short(int kind) {
     return gemm_unit_steps(kind) < BLOCK_STEPS;
 }
@@ -166,29 +175,35 @@ SIMD_INLINE void gemm_half_groups(const gemm_block *b, uint32_t c0, const int8_t
     }
 }
 
-/* Groups of any size: their sums wait in memory between spans, and between chunks. */
+/* The block after the span that begins at `step`, with GEMM_SHORT where that is so. Without a limit: `end`. */
+SIMD_INLINE uint32_t gemm_span_at(const gemm_block *b, uint32_t c0, uint32_t step, uint32_t end) {
+    if (DOT_SUM_LIMIT == 0) return end / BLOCK_STEPS;
+    return b->spans[(size_t)c0 * b->s.n_blocks + step / BLOCK_STEPS];
+}
+
+/* Groups of more than a 32-block: their sums wait in memory between spans, and between chunks. */
 SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t step0, uint32_t step1,
                                   const int kind, const int columns, const bool has_min) {
     const uint32_t group_steps = b->s.group_steps, group0 = step0 / group_steps;
-    const uint32_t span = gemm_is_short(kind) ? GEMM_CHUNK_STEPS : b->span;
     int32_t *saved = b->sums + (size_t)c0 * CRUMB_TILE_ROWS;
     uint32_t g = group0;
     for (uint32_t step = step0, end; step < step1; step = end) {
         uint32_t group_end = (g + 1) * group_steps;
         vint sums[GEMM_REGISTER_COLUMNS * TILE_VECTORS];
-        end = step + span < group_end ? step + span : group_end;
-        if (end > step1) end = step1;
-        if (gemm_is_short(kind))
+        const uint32_t span = gemm_span_at(b, c0, step, group_end < step1 ? group_end : step1);
+        end = (span & ~(uint32_t)GEMM_SHORT) * BLOCK_STEPS;
+        if (gemm_is_short(kind) && span & GEMM_SHORT)
             gemm_short_sums(b, q, step - step0, end - step0, kind, columns, sums);
         else
             gemm_sums(b, q, step - step0, end - step0, kind, columns, sums);
-        UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++)
-            v_store(saved + i * SIMD_LANES, v_add(sums[i], v_load(saved + i * SIMD_LANES)));
-        v_forget(); /* else they are kept for the fold, at the cost of spills */
-        if (end < group_end) continue;
-        UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) sums[i] = v_load(saved + i * SIMD_LANES);
-        gemm_fold(b, c0, g++, group0, sums, columns, true, has_min);
-        UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) v_store(saved + i * SIMD_LANES, v_zero());
+        if (step > g * group_steps)
+            UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) sums[i] =
+                v_add(sums[i], v_load(saved + i * SIMD_LANES));
+        if (end < group_end)
+            UNROLL for (int i = 0; i < columns * TILE_VECTORS; i++) v_store(saved + i * SIMD_LANES, sums[i]);
+        else
+            gemm_fold(b, c0, g++, group0, sums, columns, true, has_min);
+        v_forget();
     }
 }
 
@@ -205,15 +220,14 @@ SIMD_INLINE void gemm_columns(const gemm_block *b, uint32_t c0, uint32_t step0, 
         gemm_long_groups(b, c0, q, step0, step1, kind, columns, has_min);
 }
 
-/* Groups of 32 have loops of their own where codes are wide enough for that to pay. */
-SIMD_INLINE gemm_groups gemm_groups_of(int bits, uint32_t group) {
-    if (group < CRUMB_TILE_K) return GEMM_HALVES;
-    return group == CRUMB_TILE_K && bits >= 3 ? GEMM_BLOCKS : GEMM_ANY;
+SIMD_INLINE gemm_groups gemm_groups_of(uint32_t group) {
+    return group < CRUMB_TILE_K ? GEMM_HALVES : group == CRUMB_TILE_K ? GEMM_BLOCKS : GEMM_ANY;
 }
 
-/* Columns of a register block, of as many as there are registers for. */
+/* Columns of a register block, of as many as there are registers for. Where accumulators rarely hold a 32-block, sums
+ * take registers as well. */
 SIMD_INLINE int gemm_wide(int bits, gemm_groups groups) {
-    const bool few = groups != GEMM_ANY || gemm_is_short(bits);
+    const bool few = groups != GEMM_ANY || gemm_unit_steps(bits) < BLOCK_STEPS / 2;
     return (few ? GEMM_WHOLE_COLUMNS : GEMM_REGISTER_COLUMNS) / gemm_parts(bits);
 }
 
@@ -318,6 +332,9 @@ SIMD_INLINE void gemm_carve(gemm_block *b) {
     b->sx = (float *)(void *)p;
     b->zeros = (int32_t *)(void *)(p + per_group);
     b->sx_qsums = (float *)(void *)(p + 2 * per_group);
+    p += 3 * per_group;
+    b->local_reach = (uint16_t *)(void *)p;
+    b->spans = b->local_reach + b->stride * b->s.n_blocks * CRUMB_Q8_REACH;
 }
 
 SIMD_INLINE __m128i load_steps(const int8_t *p) {
@@ -344,12 +361,13 @@ SIMD_INLINE void interleave1(const int8_t *from, int8_t *to, size_t to_stride) {
     for (size_t i = 0; i < 4; i++) memcpy(to + i * to_stride, from + 4 * i, 4);
 }
 
-/* n_columns columns in the order that register blocks read them: one stream. Read in place, columns a power of two
- * apart would compete for the same sets of the caches (a quarter of the speed on Zen 3). */
-SIMD_INLINE void gemm_interleave(const int8_t *columns, size_t k_padded, uint32_t n_columns, uint32_t wide,
-                                 int8_t *out) {
+/* n_columns columns in the order that register blocks read them, which is one stream, and their reach. Read in place,
+ * columns a power of two apart would compete for the same sets of the caches (a quarter of the speed on Zen 3). */
+SIMD_INLINE void gemm_interleave(const int8_t *columns, size_t k_padded, uint32_t n_columns, uint32_t wide, int8_t *out,
+                                 uint16_t *reach) {
     for (uint32_t c = 0, n; c < n_columns; c += n) {
         n = gemm_next_columns(n_columns - c, wide);
+        dot_reach(columns + c * k_padded, k_padded, n, reach + c * (k_padded / CRUMB_TILE_K) * CRUMB_Q8_REACH);
         for (size_t k = 0; k < k_padded; k += 16) {
             const int8_t *from = columns + c * k_padded + k;
             int8_t *to = out + c * k_padded + k * n;
@@ -381,10 +399,66 @@ SIMD_INLINE void gemm_take_columns(gemm_block *b, int wide) {
     const size_t at = (size_t)b->n0 * x->k_padded;
     if (x->interleaved) {
         b->q = x->interleaved + at;
+        b->reach = x->reach + at / CRUMB_TILE_K * CRUMB_Q8_REACH;
         return;
     }
-    gemm_interleave(x->q + at, x->k_padded, b->n_columns, (uint32_t)wide, b->local_q);
+    gemm_interleave(x->q + at, x->k_padded, b->n_columns, (uint32_t)wide, b->local_q, b->local_reach);
     b->q = b->local_q;
+    b->reach = b->local_reach;
+}
+
+SIMD_INLINE __m128i load_reach(const uint16_t *p) {
+    return _mm_loadl_epi64((const __m128i *)(const void *)p);
+}
+
+/* Whether accumulators hold blocks [block, end) of a register block of `columns`. */
+SIMD_INLINE bool gemm_span_fits(const gemm_block *b, const uint16_t *reach, uint32_t columns, uint32_t block,
+                                uint32_t end) {
+    const __m128i most = _mm_set1_epi16((short)(DOT_SUM_LIMIT / b->most_code / 2));
+    const size_t width = (size_t)columns * CRUMB_Q8_REACH;
+    __m128i beyond = _mm_setzero_si128();
+    for (size_t i = 0; i < width; i += CRUMB_Q8_REACH) {
+        __m128i sums = load_reach(reach + (end - 1) * width + i);
+        if (block > 0) sums = _mm_sub_epi16(sums, load_reach(reach + (block - 1) * width + i));
+        beyond = _mm_or_si128(beyond, _mm_subs_epu16(sums, most));
+    }
+    return _mm_cvtsi128_si64(beyond) == 0;
+}
+
+/* The block after the span that begins at `block`: at least the next, and none in another chunk or group. */
+SIMD_INLINE uint32_t gemm_span_end(const gemm_block *b, const uint16_t *reach, uint32_t columns, uint32_t block,
+                                   uint32_t chunk_blocks, uint32_t group_blocks) {
+    uint32_t end = (block / chunk_blocks + 1) * chunk_blocks, fits = block + 1;
+    const uint32_t group_end = (block / group_blocks + 1) * group_blocks;
+    if (end > group_end) end = group_end;
+    if (end > b->s.n_blocks) end = b->s.n_blocks;
+    if (gemm_span_fits(b, reach, columns, block, end)) return end;
+    while (end - fits > 1) {
+        const uint32_t middle = (fits + end) / 2;
+        if (gemm_span_fits(b, reach, columns, block, middle))
+            fits = middle;
+        else
+            end = middle;
+    }
+    return fits;
+}
+
+/* Where accumulators hold one block at most, short sums serve, for as many blocks as follow. */
+SIMD_INLINE void gemm_find_spans(const gemm_block *b, const int kind, uint32_t wide) {
+    const uint32_t n_blocks = b->s.n_blocks, chunk = gemm_chunk_steps(b) / BLOCK_STEPS;
+    const uint32_t group = b->s.group_steps / BLOCK_STEPS;
+    for (uint32_t c = 0, n; c < b->n_columns; c += n) {
+        n = gemm_next_columns(b->n_columns - c, wide);
+        const uint16_t *reach = b->reach + (size_t)c * n_blocks * CRUMB_Q8_REACH;
+        uint16_t *spans = b->spans + (size_t)c * n_blocks, *before = NULL; /* a short span, which may go on */
+        for (uint32_t block = 0, end; block < n_blocks; block = end) {
+            end = gemm_span_end(b, reach, n, block, chunk, group);
+            const bool is_short = gemm_is_short(kind) && end == block + 1;
+            if (!before || !is_short || block % chunk == 0 || block % group == 0) before = &spans[block];
+            *before = (uint16_t)(end | (is_short ? GEMM_SHORT : 0));
+            if (!is_short) before = NULL;
+        }
+    }
 }
 
 /* The block is a copy, so that compilers keep what it holds in registers. */
@@ -394,6 +468,7 @@ SIMD_INLINE void gemm_rows(gemm_block b, const int kind, const int wide, const b
     for (b.n0 = 0; b.n0 < a->n; b.n0 += b.n_columns) {
         b.n_columns = a->n - b.n0 < b.stride ? a->n - b.n0 : (uint32_t)b.stride;
         gemm_take_columns(&b, wide);
+        if (DOT_SUM_LIMIT > 0 && groups == GEMM_ANY) gemm_find_spans(&b, kind, (uint32_t)wide);
         gemm_prepare(&b);
         for (uint32_t tile = a->tile0; tile < a->tile1; tile++)
             gemm_tile(&b, tile, kind, wide, has_zero, has_min, groups);
@@ -419,18 +494,24 @@ typedef struct gemm_loops {
 
 GEMM_KINDS
 
+/* The largest operand that dot products see: 8-bit codes are two of 4 bits where accumulators are small, and of a
+ * codebook's entries the smallest is subtracted. */
+SIMD_INLINE uint32_t gemm_most_code(const crumb_matrix *w, int width) {
+    if (w->codebook) return (1u << DOT_ENTRY_BITS) - 1;
+    return gemm_parts(width) > 1 ? 15 : w->max_code;
+}
+
 /* Codes of `bits` become operands of `width` bits: the same, but for codebooks. */
 static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpack) {
     const gemm_loops *loops = gemm_loops_of(bits, width != bits);
     const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded, &a->knobs);
     gemm_block b = {.a = a, .s = shape_of(a, bits), .unpack = unpack, .stride = most};
     if (width != bits) b.table = codebook_table(a->w->codebook);
-    b.span = dot_span_steps(width, a->w->max_code);
+    b.most_code = gemm_most_code(a->w, width);
     if (a->packed) b.s.tile_bytes = (size_t)crumb_index_lines(a->w) * CRUMB_INDEX_LINE_BYTES;
     gemm_carve(&b);
-    memset(b.sums, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.sums);
     memset(b.accs, 0, (size_t)most * CRUMB_TILE_ROWS * sizeof *b.accs);
-    switch (gemm_groups_of(bits, a->x.group)) {
+    switch (gemm_groups_of(a->x.group)) {
     case GEMM_ANY: loops->any(&b); break;
     case GEMM_HALVES:
         if (loops->half)
@@ -468,6 +549,7 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
 #define GEMM_INTERLEAVE_INSTANCE                                                                                       \
     void SIMD_NAME(crumb_interleave)(const crumb_q8 *x, unsigned bits, uint32_t n0, uint32_t n1) {                     \
         const size_t at = (size_t)n0 * x->k_padded;                                                                    \
-        const int wide = gemm_wide((int)bits, gemm_groups_of((int)bits, x->group));                                    \
-        gemm_interleave(x->q + at, x->k_padded, n1 - n0, (uint32_t)wide, x->interleaved + at);                         \
+        const int wide = gemm_wide((int)bits, gemm_groups_of(x->group));                                               \
+        gemm_interleave(x->q + at, x->k_padded, n1 - n0, (uint32_t)wide, x->interleaved + at,                          \
+                        x->reach + at / CRUMB_TILE_K * CRUMB_Q8_REACH);                                                \
     }

@@ -8,7 +8,8 @@
 
 enum {
     GEMM_CHUNK_STEPS = 256,       /* steps of four k in a panel: with its 64 bytes each, half of L1 */
-    GEMM_TRIT_STEPS = 280,        /* the same for ternary bytes: a multiple of 8 steps, and of 5 (panel_index.h) */
+    GEMM_TRIT_STEPS = 280,        /* the same for ternary bytes: a multiple of 8 steps, and of 5 (panel_index.h); reach
+                                   * (dot16.h) counts 500 at most */
     GEMM_MAX_PARTS = 2,           /* 8-bit codes are two nibbles; then a panel is all of L1, and streams from L2 */
     GEMM_BLOCK_BYTES = 384 << 10, /* activations of one block of columns: most of a small L2 */
     GEMM_MIN_COLUMNS = 96,        /* so that unpacking stays a small part; long rows then stream from L3 */
@@ -32,11 +33,12 @@ static inline uint32_t crumb_gemm_block_columns(uint32_t n, uint32_t k_padded, c
 }
 
 /* Scratch bytes per thread for any n: panel, scales and mins of a chunk, then per column its activations, sums
- * and accumulators of a tile-row, and three words per group of 16. */
+ * and accumulators of a tile-row, three words per group of 16, and reach and spans per 32-block. */
 static inline size_t crumb_gemm_scratch_bytes(uint32_t k_padded, const crumb_cpu_knobs *knobs) {
     size_t columns = crumb_gemm_most_columns(k_padded, knobs), tile_row = CRUMB_TILE_ROWS * 4;
     return GEMM_TRIT_STEPS * tile_row * GEMM_MAX_PARTS + GEMM_CHUNK_GROUPS * tile_row * 2 +
-           columns * (tile_row * 2 + k_padded + k_padded / 16 * 12);
+           columns *
+               (tile_row * 2 + k_padded + k_padded / 16 * 12 + k_padded / CRUMB_TILE_K * (CRUMB_Q8_REACH + 1) * 2);
 }
 
 #endif

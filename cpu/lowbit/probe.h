@@ -14,8 +14,8 @@ SIMD_INLINE uint64_t probe_dot(uint64_t rounds) {
     vint acc[CRUMB_PROBE_CHAINS], codes = v_broadcast_bytes(1), q = v_broadcast_bytes(1);
     UNROLL for (int i = 0; i < CRUMB_PROBE_CHAINS; i++) acc[i] = v_zero();
     for (uint64_t r = 0; r < rounds / PROBE_SHARE; r++) UNROLL for (int i = 0; i < CRUMB_PROBE_CHAINS; i += 2) {
-            q = v_pin(q); /* else one product would serve all */
-            vint weights[2] = {codes, codes};
+            q = v_pin(q); /* else one product would serve all, and with equal weights one would serve two */
+            vint weights[2] = {codes, q};
             dot_steps(&acc[i], weights, q, 2);
         }
     uint8_t bytes[SIMD_LANES * 4];

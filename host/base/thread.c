@@ -20,6 +20,32 @@ struct crumb_thread {
     void *arg;
 };
 
+struct crumb_lock {
+    pthread_mutex_t mutex;
+};
+
+crumb_status crumb_lock_create(crumb_lock **out, crumb_error *err) {
+    CRUMB_TRY(crumb_calloc(1, sizeof **out, "a lock", (void **)out, err));
+    if (pthread_mutex_init(&(*out)->mutex, NULL) == 0) return CRUMB_OK;
+    free(*out);
+    *out = NULL;
+    return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for a lock");
+}
+
+void crumb_lock_destroy(crumb_lock *l) {
+    if (!l) return;
+    pthread_mutex_destroy(&l->mutex);
+    free(l);
+}
+
+void crumb_lock_take(crumb_lock *l) {
+    pthread_mutex_lock(&l->mutex);
+}
+
+void crumb_lock_release(crumb_lock *l) {
+    pthread_mutex_unlock(&l->mutex);
+}
+
 static void *thread_main(void *p) {
     crumb_thread *t = p;
     t->fn(t->arg);
@@ -53,28 +79,92 @@ void crumb_thread_yield(void) {
     sched_yield();
 }
 
-/* Whole processors that the cgroup's cpu.max allows; INT32_MAX where there is no limit. */
-static int cgroup_limit(void) {
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
+bool crumb_thread_pin_begin(int logical_cpu, crumb_thread_cpus *before) {
+    _Static_assert(sizeof(cpu_set_t) <= sizeof before->bits, "crumb_thread_cpus is too small");
+    if (sched_getaffinity(0, sizeof(cpu_set_t), (cpu_set_t *)(void *)before->bits) != 0) return false;
+    crumb_thread_pin_self(logical_cpu);
+    return true;
+}
+
+void crumb_thread_pin_end(const crumb_thread_cpus *before) {
+    sched_setaffinity(0, sizeof(cpu_set_t), (const cpu_set_t *)(const void *)before->bits);
+}
+
+/* ---- control groups ---------------------------------------------------------------------------------------- */
+
+/* Whole processors in quota / period, of files that each hold one number, or of one that holds both; INT32_MAX where
+ * there is no limit. */
+static int read_limit(const char *folder, const char *quota_file, const char *period_file) {
+    char path[600];
+    long long quota = 0, period = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, quota_file);
+    FILE *f = fopen(path, "r");
     if (!f) return INT32_MAX;
-    long quota = 0, period = 0;
-    int n = fscanf(f, "%ld %ld", &quota, &period);
+    int n = fscanf(f, period_file ? "%lld" : "%lld %lld", &quota, &period);
     fclose(f);
+    if (period_file) {
+        snprintf(path, sizeof path, "%s/%s", folder, period_file);
+        f = fopen(path, "r");
+        if (!f) return INT32_MAX;
+        n += fscanf(f, "%lld", &period);
+        fclose(f);
+    }
     if (n != 2 || quota <= 0 || period <= 0) return INT32_MAX;
     return quota / period > 0 ? (int)(quota / period) : 1;
 }
 
-int crumb_cpu_count(void) {
-    cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1, limit = cgroup_limit();
-    return n < limit ? n : limit;
+/* The least limit of a group and of those that it lies in, up to the root. */
+static int least_limit(const char *root, const char *group, const char *quota_file, const char *period_file) {
+    char folder[512];
+    size_t n_root = strlen(root);
+    int least = INT32_MAX;
+    if ((size_t)snprintf(folder, sizeof folder, "%s%s", root, group) >= sizeof folder) return least;
+    for (;;) {
+        const int limit = read_limit(folder, quota_file, period_file);
+        if (limit < least) least = limit;
+        char *slash = strrchr(folder, '/');
+        if (!slash || (size_t)(slash - folder) < n_root) return least;
+        *slash = 0;
+    }
 }
+
+static bool has_word(const char *words, const char *end, const char *word) {
+    size_t n = strlen(word);
+    for (const char *p = words; p < end; p += strcspn(p, ",:") + 1)
+        if (strncmp(p, word, n) == 0 && (p[n] == ',' || p[n] == ':')) return true;
+    return false;
+}
+
+/* Lines are "number:controllers:group"; version 2 has one line, without controllers. In a container, whose root group
+ * is mounted in place of the machine's, the group may name a folder that is not there: then the root's limit is found.
+ */
+int crumb_cpu_limit(void) {
+    char line[512];
+    int least = least_limit("/sys/fs/cgroup", "", "cpu.max", NULL);
+    FILE *f = fopen("/proc/self/cgroup", "r");
+    if (!f) return least;
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group) continue;
+        int limit = INT32_MAX;
+        if (controllers + 1 == group)
+            limit = least_limit("/sys/fs/cgroup", group + 1, "cpu.max", NULL);
+        else if (has_word(controllers + 1, group, "cpu"))
+            limit = least_limit("/sys/fs/cgroup/cpu", group + 1, "cpu.cfs_quota_us", "cpu.cfs_period_us");
+        if (limit < least) least = limit;
+    }
+    fclose(f);
+    return least;
+}
+
+/* ---- processors -------------------------------------------------------------------------------------------- */
 
 int crumb_cpu_physical(int *cpus, int capacity) {
     cpu_set_t set, seen;
     CPU_ZERO(&seen);
     if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
-    int n = 0, limit = cgroup_limit();
+    int n = 0, limit = crumb_cpu_limit();
     for (int cpu = 0; cpu < CPU_SETSIZE && n < capacity && n < limit; cpu++) {
         if (!CPU_ISSET((size_t)cpu, &set)) continue;
         char path[128];
@@ -175,6 +265,14 @@ uint64_t crumb_now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t crumb_ticks(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    return __builtin_ia32_rdtsc();
+#else
+    return crumb_now_ns();
+#endif
 }
 
 void crumb_wait_u32(const uint32_t *word, uint32_t expected) {

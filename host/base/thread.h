@@ -9,8 +9,17 @@ crumb_status crumb_thread_start(void (*fn)(void *), void *arg, crumb_thread **ou
 void crumb_thread_join(crumb_thread *t);     /* and frees it */
 void crumb_thread_pin_self(int logical_cpu); /* best effort */
 void crumb_thread_yield(void);               /* lets another runnable thread have this core */
-int crumb_cpu_count(void);                   /* logical processors this process may use (affinity, cgroup limit) */
-/* Physical cores this process may use; fills cpus[] (up to capacity) with one logical processor of each. */
+/* The same for a while: begin keeps the processors that the thread could run on before, and end puts them back. Returns
+ * whether there is something to put back. */
+typedef struct crumb_thread_cpus {
+    uint64_t bits[16];
+} crumb_thread_cpus;
+bool crumb_thread_pin_begin(int logical_cpu, crumb_thread_cpus *before);
+void crumb_thread_pin_end(const crumb_thread_cpus *before);
+/* Whole processors' worth of time that the control group allows, at least 1; INT32_MAX: no limit. */
+int crumb_cpu_limit(void);
+/* Physical cores this thread may use, no more than the control group allows; fills cpus[] (up to capacity) with one
+ * logical processor of each. Which kinds of cores they are: scheduler/topology.h. */
 int crumb_cpu_physical(int *cpus, int capacity);
 /* Size of a data cache that one core sees, level 1 to 3; 0 where the system does not say. */
 uint64_t crumb_cache_bytes(int level);
@@ -22,7 +31,23 @@ void crumb_cpu_model_name(char *out, size_t capacity);
 crumb_status crumb_parallel_for(int n_threads, uint64_t n, crumb_status (*fn)(void *ctx, uint64_t i, crumb_error *err),
                                 void *ctx, crumb_error *err);
 
+/* For loops that wait for another thread: tells the core that this one is spinning. */
+static inline void crumb_spin_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* A lock for what is rare and long: who waits sleeps. */
+typedef struct crumb_lock crumb_lock;
+crumb_status crumb_lock_create(crumb_lock **out, crumb_error *err);
+void crumb_lock_destroy(crumb_lock *l); /* NULL is allowed */
+void crumb_lock_take(crumb_lock *l);
+void crumb_lock_release(crumb_lock *l);
+
 uint64_t crumb_now_ns(void); /* monotonic */
+/* Counts up at a steady rate that is not known, at a third of the cost: for comparing times taken on one core. */
+uint64_t crumb_ticks(void);
 
 /* Sleeps while *word == expected (futex); wakes spuriously. */
 void crumb_wait_u32(const uint32_t *word, uint32_t expected);

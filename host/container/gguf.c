@@ -32,7 +32,7 @@ struct crumb_gguf {
     /* Sorted by key and by name. Not hashed: colliding names in a hostile file cannot make a sort quadratic. */
     const crumb_gguf_value **values_by_key;
     const crumb_gguf_tensor **tensors_by_name;
-    uint32_t q2_0_density; /* bytes per 256 weights of tensors with type id 42; 0: unclear */
+    uint32_t q2_0_density, mxfp4_density; /* bytes per 256 weights of tensors with type id 42, 39; 0: unclear */
     uint64_t data_bytes;
 };
 
@@ -111,17 +111,17 @@ static uint64_t span_of(const crumb_gguf *g, const crumb_gguf_tensor *const *pla
     return end - placed[i]->offset;
 }
 
-/* Type id 42 has a density that only the spans tell. All such tensors of a model have the same one, which must fill
- * each span up to the padding that alignment asks for. */
-static uint32_t find_q2_0_density(const crumb_gguf *g, const crumb_gguf_tensor *const *placed) {
-    static const uint32_t densities[] = {72, 68, 42};
+/* Some type ids have densities (bytes per 256 weights) that only the spans tell. All tensors of such an id have the
+ * same one in a model, which must fill each span up to the padding that alignment asks for. */
+static uint32_t find_density(const crumb_gguf *g, const crumb_gguf_tensor *const *placed, uint32_t id,
+                             const uint32_t densities[3]) {
     uint32_t found = 0;
-    for (int d = 0; d < 3; d++) {
+    for (int d = 0; d < 3 && densities[d]; d++) {
         bool fits = true;
         for (size_t i = 0; i < g->n_tensors; i++) {
             const crumb_gguf_tensor *t = placed[i];
             uint64_t size, span = span_of(g, placed, i);
-            if (t->type_id != CRUMB_GGUF_ID_Q2_0) continue;
+            if (t->type_id != id) continue;
             fits = fits && crumb_mul_u64(t->dims[0] * n_rows(t), densities[d], &size) && size % 256 == 0 &&
                    size / 256 <= span && span - size / 256 < g->parts[t->part].alignment;
         }
@@ -129,6 +129,16 @@ static uint32_t find_q2_0_density(const crumb_gguf *g, const crumb_gguf_tensor *
         if (fits) found = densities[d];
     }
     return found;
+}
+
+static void find_densities(crumb_gguf *g, const crumb_gguf_tensor *const *placed) {
+    static const uint32_t q2_0[3] = {72, 68, 42}, mxfp4[3] = {136};
+    g->q2_0_density = find_density(g, placed, CRUMB_GGUF_ID_Q2_0, q2_0);
+    g->mxfp4_density = find_density(g, placed, CRUMB_GGUF_ID_MXFP4, mxfp4);
+}
+
+static uint32_t density_of(const crumb_gguf *g, uint32_t id) {
+    return id == CRUMB_GGUF_ID_MXFP4 ? g->mxfp4_density : g->q2_0_density;
 }
 
 /* File offsets of all tensors, checked to be aligned and inside their file. */
@@ -154,7 +164,7 @@ static crumb_status size_tensors(crumb_gguf *g, crumb_gguf_tensor *const *placed
         crumb_gguf_tensor *t = placed[i];
         const char *path = g->parts[t->part].path;
         uint64_t span = span_of(g, (const crumb_gguf_tensor *const *)placed, i);
-        t->supported = crumb_type_from_gguf(t->type_id, g->q2_0_density, &t->type, NULL) == CRUMB_OK;
+        t->supported = crumb_type_from_gguf(t->type_id, density_of(g, t->type_id), &t->type, NULL) == CRUMB_OK;
         if (t->supported) {
             crumb_status status = crumb_type_tensor_bytes(t->type, n_rows(t), t->dims[0], &t->n_bytes, err);
             if (status != CRUMB_OK) return crumb_fail_prefix(err, status, "%s: tensor '%.80s'", path, t->name);
@@ -178,7 +188,7 @@ static crumb_status resolve_tensors(crumb_gguf *g, crumb_error *err) {
     CRUMB_TRY(crumb_calloc(g->n_tensors, sizeof(void *), "GGUF tensor order", (void **)&placed, err));
     for (size_t i = 0; i < g->n_tensors; i++) placed[i] = &g->tensors[i];
     qsort(placed, g->n_tensors, sizeof *placed, compare_places);
-    g->q2_0_density = find_q2_0_density(g, (const crumb_gguf_tensor *const *)placed);
+    find_densities(g, (const crumb_gguf_tensor *const *)placed);
     crumb_status status = size_tensors(g, placed, err);
     free(placed);
     return status;
@@ -243,7 +253,7 @@ crumb_status crumb_gguf_require_tensor(const crumb_gguf *g, const char *name, co
     crumb_type type;
     *out = crumb_gguf_find_tensor(g, name);
     if (!*out) return crumb_fail(err, CRUMB_ERR_FORMAT, "tensor '%s' is missing", name);
-    crumb_status status = crumb_type_from_gguf((*out)->type_id, g->q2_0_density, &type, err);
+    crumb_status status = crumb_type_from_gguf((*out)->type_id, density_of(g, (*out)->type_id), &type, err);
     return status == CRUMB_OK ? status : crumb_fail_prefix(err, status, "tensor '%s'", name);
 }
 

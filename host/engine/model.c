@@ -1,4 +1,6 @@
-#include "host/engine/engine.h"
+#include "host/engine/costs.h"
+#include "host/engine/places.h"
+#include "host/engine/substitute.h"
 
 #include "host/base/checked.h"
 #include "host/base/memory.h"
@@ -10,7 +12,7 @@
 #include <string.h>
 
 crumb_model_params crumb_model_params_default(void) {
-    return (crumb_model_params){.struct_size = sizeof(crumb_model_params)};
+    return (crumb_model_params){.struct_size = sizeof(crumb_model_params), .n_gpu_layers = -1, .split = -1};
 }
 
 static crumb_verify verify_of_environment(void) {
@@ -26,8 +28,12 @@ crumb_model_params crumb_engine_model_params(const crumb_model_params *params) {
     if (!p.device) p.device = "auto";
     if (!p.backend) p.backend = getenv("CRUMB_BACKEND");
     if (!p.backend) p.backend = "auto";
+    if (p.n_gpu_layers == 0 && strcmp(p.device, "auto") == 0 && strcmp(p.backend, "auto") == 0) p.device = "cpu";
     if (!p.target) p.target = getenv("CRUMB_TARGET");
     if (!p.tuning) p.tuning = getenv("CRUMB_TUNING");
+    if (!p.cpu_kind) p.cpu_kind = getenv("CRUMB_CPU_KIND");
+    if (!p.balance) p.balance = getenv("CRUMB_BALANCE");
+    if (!p.profile) p.profile = getenv("CRUMB_PROFILE");
     if (p.verify == CRUMB_VERIFY_AUTO) p.verify = verify_of_environment();
     return p;
 }
@@ -44,11 +50,17 @@ void crumb_engine_log(const crumb_model *m, crumb_log_level level, const char *f
 
 void crumb_model_close(crumb_model *m) {
     if (!m) return;
-    if (m->buffer) m->backend->device.buffer_destroy(m->device, m->buffer);
-    if (m->device) m->backend->device.close(m->device);
+    for (size_t i = m->n_units; i-- > 0;) {
+        crumb_engine_unit *u = &m->units[i];
+        if (u->buffer) u->backend->device.buffer_destroy(u->device, u->buffer);
+        if (u->device) u->backend->device.close(u->device);
+    }
+    crumb_engine_substitute_close(m);
     crumb_tuning_close(m->tuning);
     crumb_tokenizer_close(m->tokenizer);
+    crumb_engine_advice_free(m->advice);
     free(m->net.layers);
+    free(m->places);
     free(m);
 }
 
@@ -102,13 +114,14 @@ void crumb_model_get_info(const crumb_model *m, crumb_model_info *out) {
         .n_layers = h->num_hidden_layers,
         .bos_token = m->tokenizer ? crumb_tokenizer_bos(m->tokenizer) : -1,
         .eos_token = m->tokenizer ? crumb_tokenizer_eos(m->tokenizer) : -1,
-        .device = m->device_info.name,
-        .target = m->device_info.target,
+        .device = m->units[0].info.name,
+        .target = m->units[0].info.target,
         .head_type = crumb_type_get_info(m->net.head.matrix.type)->name,
         .load_ms = m->load_ms,
-        .backend = m->backend->name,
+        .backend = m->units[0].backend->name,
         .device_detail = m->choice.device.listing.detail,
         .why_cpu = m->choice.why_cpu,
+        .placement = m->placement,
     };
 }
 
@@ -136,24 +149,54 @@ static crumb_status open_tokenizer(crumb_model *m, const crumb_gguf *g, crumb_er
     return CRUMB_OK;
 }
 
+/* Plans again with the memories that layers have been given, where these are two. */
+static crumb_status plan_places(crumb_model *m, const crumb_gguf *g, const crumb_model_params *params,
+                                uint8_t *memories, crumb_weights *weights, crumb_error *err) {
+    const uint32_t n = m->net.hparams.num_hidden_layers + 1;
+    bool several = false;
+    CRUMB_TRY(crumb_engine_place_layers(m, params, weights->total_bytes[0], err));
+    for (uint32_t i = 0; i < n; i++) several |= (memories[i] = m->places[i].memory) != 0;
+    if (!several) return CRUMB_OK;
+    crumb_weights_free(weights);
+    free(m->net.layers);
+    m->net.layers = NULL;
+    return crumb_weights_plan(g, memories, &m->net, weights, err);
+}
+
+static crumb_status make_buffers(crumb_model *m, const crumb_weights *weights,
+                                 crumb_weights_place places[CRUMB_WEIGHTS_MEMORIES], crumb_error *err) {
+    for (size_t i = 0; i < m->n_units; i++) {
+        crumb_engine_unit *u = &m->units[i];
+        void *base;
+        if (!weights->total_bytes[i]) continue;
+        CRUMB_TRY(u->backend->device.buffer_create(u->device, weights->total_bytes[i], "the model's weights",
+                                                   &u->buffer, &base, err));
+        places[i] = (crumb_weights_place){.backend = u->backend,
+                                          .device = u->device,
+                                          .buffer = u->buffer,
+                                          .base = base,
+                                          .index = u->info.wants_index};
+    }
+    return CRUMB_OK;
+}
+
 static crumb_status load_weights(crumb_model *m, const crumb_gguf *g, const crumb_model_params *params,
                                  crumb_error *err) {
     crumb_weights weights;
-    void *base = NULL;
-    crumb_status status = crumb_weights_plan(g, &m->net, &weights, err);
+    crumb_weights_place places[CRUMB_WEIGHTS_MEMORIES] = {0};
+    uint8_t *memories = NULL;
+    crumb_status status = crumb_weights_plan(g, NULL, &m->net, &weights, err);
     if (status == CRUMB_OK)
-        status = m->backend->device.buffer_create(m->device, weights.total_bytes, "the model's weights", &m->buffer,
-                                                  &base, err);
-    crumb_weights_place place = {.backend = m->backend,
-                                 .device = m->device,
-                                 .buffer = m->buffer,
-                                 .base = base,
-                                 .index = m->device_info.wants_index};
+        status = crumb_calloc(m->net.hparams.num_hidden_layers + 1, 1, "the layers", (void **)&memories, err);
+    if (status == CRUMB_OK) status = plan_places(m, g, params, memories, &weights, err);
+    if (status == CRUMB_OK) status = make_buffers(m, &weights, places, err);
     if (status == CRUMB_OK)
-        status = crumb_weights_pack(g, &weights, &m->net, &place, m->device_info.n_threads, params->progress,
+        status = crumb_weights_pack(g, &weights, &m->net, places, m->units[0].info.n_threads, params->progress,
                                     params->progress_user, err);
-    m->weight_bytes = weights.total_bytes - weights.freed_bytes;
+    for (int i = 0; i < CRUMB_WEIGHTS_MEMORIES; i++) m->weight_bytes += weights.total_bytes[i];
+    m->weight_bytes -= weights.freed_bytes;
     crumb_weights_free(&weights);
+    free(memories);
     return status;
 }
 
@@ -191,11 +234,28 @@ static crumb_status load(crumb_model *m, const void *source, const crumb_model_p
     return status == CRUMB_OK ? status : crumb_fail_prefix(err, status, "%s", crumb_gguf_path(g));
 }
 
-static crumb_status open_gguf(crumb_gguf *g, const crumb_model_params *params, uint64_t start_ns, crumb_model **out,
-                              crumb_error *err) {
-    crumb_status status = crumb_engine_model_open(params, load, g, out, err);
-    if (status == CRUMB_OK) (*out)->load_ms = (double)(crumb_now_ns() - start_ns) / 1e6;
+static crumb_status outline(const void *source, crumb_network *out, crumb_error *err) {
+    char name[256];
+    return crumb_engine_outline_gguf(source, out, name, err);
+}
+
+crumb_status crumb_engine_finish_open(crumb_model **m, const char *path, const char *spec, uint64_t start_ns,
+                                      crumb_error *err) {
+    const crumb_status status = crumb_engine_note_origin(*m, path, spec, err);
+    (*m)->load_ms = (double)(crumb_now_ns() - start_ns) / 1e6;
+    if (status == CRUMB_OK) return status;
+    crumb_model_close(*m);
+    *m = NULL;
+    return status;
+}
+
+/* path: NULL for the embedded file. */
+static crumb_status open_gguf(crumb_gguf *g, const char *path, const crumb_model_params *params, uint64_t start_ns,
+                              crumb_model **out, crumb_error *err) {
+    static const crumb_engine_source_kind kind = {.load = load, .outline = outline};
+    crumb_status status = crumb_engine_model_open(params, &kind, g, out, err);
     crumb_gguf_close(g);
+    if (status == CRUMB_OK) status = crumb_engine_finish_open(out, path, NULL, start_ns, err);
     return status;
 }
 
@@ -206,7 +266,7 @@ crumb_status crumb_model_open(const char *path, const crumb_model_params *params
     crumb_model_params p = crumb_engine_model_params(params);
     crumb_gguf *g;
     CRUMB_TRY(crumb_gguf_open(path, &g, err));
-    return open_gguf(g, &p, start, out, err);
+    return open_gguf(g, path, &p, start, out, err);
 }
 
 crumb_status crumb_model_open_embedded(const crumb_model_params *params, crumb_model **out, crumb_error *err) {
@@ -215,7 +275,7 @@ crumb_status crumb_model_open_embedded(const crumb_model_params *params, crumb_m
     crumb_model_params p = crumb_engine_model_params(params);
     crumb_gguf *g;
     CRUMB_TRY(crumb_engine_open_embedded_file(&g, err));
-    return open_gguf(g, &p, start, out, err);
+    return open_gguf(g, NULL, &p, start, out, err);
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------- */

@@ -7,17 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const crumb_engine_module_names[] = {"cl", NULL};
+const char *const crumb_engine_module_names[] = {"ze", "cl", NULL};
 
 typedef struct known_module {
     const char *name, *file;
-    const char *library; /* what it stands on, which a machine may lack */
+    const char *what;    /* "GPU": what is missing where it is not built */
+    const char *library; /* what it stands on, which a machine may lack; NULL: nothing that it is linked with */
     const char *remedy;
 } known_module;
 
 static const known_module known[] = {
-    {"cl", "libcrumb-cl.so", "libOpenCL.so",
+    {"cl", "libcrumb-cl.so", "GPU", "libOpenCL.so",
      "there is no OpenCL loader; install it (Debian, Ubuntu: ocl-icd-libopencl1; Fedora: ocl-icd)"},
+    {"ze", "libcrumb-ze.so", "Level Zero", NULL, NULL},
 };
 
 enum { PATH_SIZE = 1024 };
@@ -58,11 +60,12 @@ crumb_status crumb_engine_module_load(const char *name, const crumb_module **out
     if (!k) return crumb_fail(err, CRUMB_ERR_DEVICE, "there is no backend '%s'", name);
     char path[PATH_SIZE];
     if (!find_file(k->file, path))
-        return crumb_fail(err, CRUMB_ERR_DEVICE, "this build of crumb has no GPU backend (%s is not there)", k->file);
+        return crumb_fail(err, CRUMB_ERR_DEVICE, "this build of crumb has no %s backend (%s is not there)", k->what,
+                          k->file);
     const void *symbol;
     crumb_error reason = {0};
     if (crumb_module_open(path, CRUMB_MODULE_SYMBOL, &symbol, &reason) != CRUMB_OK) {
-        bool lacks = strstr(reason.message, k->library) && !strstr(reason.message, k->file);
+        bool lacks = k->library && strstr(reason.message, k->library) && !strstr(reason.message, k->file);
         return crumb_fail(err, CRUMB_ERR_DEVICE, "%s", lacks ? k->remedy : reason.message);
     }
     const crumb_module *module = symbol;

@@ -20,18 +20,26 @@ static void open_tuning(crumb_model *m, const char *path) {
         crumb_engine_log(m, CRUMB_LOG_WARN, "%s", note);
 }
 
+crumb_status crumb_engine_open_unit(const crumb_model *m, crumb_engine_unit *u, const char *name, const char *target,
+                                    const crumb_model_params *params, crumb_error *err) {
+    const crumb_device_params device = {.device = name,
+                                        .called = name ? m->choice.device.name : NULL,
+                                        .target = target,
+                                        .n_threads = params->n_threads,
+                                        .log = params->log,
+                                        .log_user = params->log_user,
+                                        .tuning = m->tuning,
+                                        .find_tuning = crumb_tuning_find,
+                                        .cpu_kind = params->cpu_kind,
+                                        .balance = params->balance};
+    CRUMB_TRY(u->backend->device.open(&device, &u->device, err));
+    u->backend->device.get_info(u->device, &u->info);
+    return CRUMB_OK;
+}
+
 static crumb_status open_target(crumb_model *m, const crumb_model_params *params, const char *target,
                                 crumb_error *err) {
-    crumb_device_params device = {.device = m->choice.device.listing.name,
-                                  .target = target,
-                                  .n_threads = params->n_threads,
-                                  .log = params->log,
-                                  .log_user = params->log_user,
-                                  .tuning = m->tuning,
-                                  .find_tuning = crumb_tuning_find};
-    CRUMB_TRY(m->backend->device.open(&device, &m->device, err));
-    m->backend->device.get_info(m->device, &m->device_info);
-    return CRUMB_OK;
+    return crumb_engine_open_unit(m, &m->units[0], m->choice.device.listing.name, target, params, err);
 }
 
 /* `target` NULL: the best, unless an earlier run has found out that it computes wrongly here. */
@@ -40,9 +48,9 @@ static crumb_status open_device(crumb_model *m, const crumb_model_params *params
     char known[32];
     open_tuning(m, params->tuning);
     CRUMB_TRY(open_target(m, params, target, err));
-    if (target || !*m->device_info.lower_target || !crumb_engine_recall_target(m, known)) return CRUMB_OK;
-    m->backend->device.close(m->device);
-    m->device = NULL;
+    if (target || !*m->units[0].info.lower_target || !crumb_engine_recall_target(m, known)) return CRUMB_OK;
+    m->units[0].backend->device.close(m->units[0].device);
+    m->units[0].device = NULL;
     return open_target(m, params, known, err);
 }
 
@@ -63,52 +71,63 @@ static crumb_status try_session(crumb_model *m, crumb_error *err) {
 }
 
 static crumb_status check_kernels(crumb_model *m, const crumb_model_params *params, crumb_error *err) {
-    if (!*m->device_info.kernels || params->verify == CRUMB_VERIFY_NEVER) return CRUMB_OK;
+    if (!*m->units[0].info.kernels || params->verify == CRUMB_VERIFY_NEVER) return CRUMB_OK;
     if (params->verify == CRUMB_VERIFY_AUTO && crumb_engine_is_verified(m)) return CRUMB_OK;
-    crumb_engine_log(m, CRUMB_LOG_INFO, "checking the kernels of %s (%s) against the CPU's: %s", m->device_info.name,
-                     m->device_info.detail,
+    crumb_engine_log(m, CRUMB_LOG_INFO, "checking the kernels of %s (%s) against the CPU's: %s", m->units[0].info.name,
+                     m->units[0].info.detail,
                      params->verify == CRUMB_VERIFY_AUTO ? "once for this driver and kind of model" : "as asked");
     CRUMB_TRY(crumb_engine_verify(m, err));
     crumb_engine_remember_verified(m);
     return CRUMB_OK;
 }
 
+typedef struct opening {
+    const crumb_model_params *params;
+    const crumb_engine_source_kind *kind;
+    const void *source;
+    crumb_engine_choice choice;
+    crumb_engine_advice *advice; /* the model's, once it is open */
+} opening;
+
 /* One attempt; `lower` gets the target for the next where this one's kernels are at fault, else an empty text. */
-static crumb_status open_with(const crumb_engine_choice *choice, const crumb_model_params *params, const char *target,
-                              crumb_engine_load_fn *load, const void *source, crumb_model **out, char lower[32],
+static crumb_status open_with(const opening *o, const char *target, crumb_model **out, char lower[32],
                               crumb_error *err) {
+    const crumb_model_params *params = o->params;
     *lower = 0;
     crumb_model *m;
     CRUMB_TRY(crumb_calloc(1, sizeof *m, "the model", (void **)&m, err));
     m->log = params->log;
     m->log_user = params->log_user;
-    m->choice = *choice;
-    m->backend = choice->device.backend;
+    m->choice = o->choice;
+    m->advice = o->advice;
+    m->units[0].backend = o->choice.device.backend;
+    m->n_units = 1;
     crumb_status status = open_device(m, params, target, err);
-    if (status == CRUMB_OK) status = load(m, source, params, err);
-    if (status == CRUMB_OK && m->backend != &crumb_backend_cpu) {
+    if (status == CRUMB_OK) status = o->kind->load(m, o->source, params, err);
+    if (status == CRUMB_OK && m->units[0].backend != &crumb_backend_cpu) {
         status = check_kernels(m, params, err);
-        if (status == CRUMB_OK && choice->automatic) status = try_session(m, err);
+        if (status == CRUMB_OK && o->choice.automatic) status = try_session(m, err);
         if (status == CRUMB_ERR_VERIFY || status == CRUMB_ERR_DEVICE)
-            snprintf(lower, 32, "%s", m->device_info.lower_target);
+            snprintf(lower, 32, "%s", m->units[0].info.lower_target);
     }
     if (status == CRUMB_OK) {
         *out = m;
         return CRUMB_OK;
     }
     if (*lower && !named_target(params)) crumb_engine_remember_target(m, lower);
+    m->advice = NULL; /* for the next attempt */
     crumb_model_close(m);
     return status;
 }
 
 /* Goes down the device's ladder of kernels as long as they are at fault and nobody asked for them by name. */
-static crumb_status open_on(const crumb_engine_choice *choice, const crumb_model_params *params,
-                            crumb_engine_load_fn *load, const void *source, crumb_model **out, crumb_error *err) {
+static crumb_status open_on(const opening *o, crumb_model **out, crumb_error *err) {
+    const crumb_model_params *params = o->params;
     char target[32] = "", lower[32];
     const char *named = named_target(params);
     for (;;) {
         crumb_error reason = {0};
-        crumb_status status = open_with(choice, params, *target ? target : named, load, source, out, lower, &reason);
+        crumb_status status = open_with(o, *target ? target : named, out, lower, &reason);
         if (status != CRUMB_OK && (named || !*lower)) {
             if (err) *err = reason;
             return status;
@@ -123,26 +142,56 @@ static crumb_status open_on(const crumb_engine_choice *choice, const crumb_model
     }
 }
 
+/* On the device that is chosen; where that fails, through the other backend that drives the same card. */
+static crumb_status open_on_either(opening *o, crumb_model **out, crumb_error *err) {
+    const crumb_model_params *params = o->params;
+    crumb_engine_device *other = &o->choice.other;
+    const crumb_status status = open_on(o, out, err);
+    const bool may = status == CRUMB_ERR_DEVICE || status == CRUMB_ERR_UNSUPPORTED || status == CRUMB_ERR_VERIFY;
+    if (!may || !other->backend || named_target(params)) return status;
+    if (params->log) {
+        char line[1200];
+        snprintf(line, sizeof line, "%.900s; going on through %s", err->message, other->backend_name);
+        params->log(params->log_user, CRUMB_LOG_WARN, line);
+    }
+    *err = (crumb_error){0};
+    o->choice.device = *other;
+    other->backend = NULL;
+    return open_on(o, out, err);
+}
+
 /* What another device may do better: it is missing, full, or has no kernel for a model that the CPU may well run. */
 static bool is_of_the_device(crumb_status status) {
     return status == CRUMB_ERR_DEVICE || status == CRUMB_ERR_MEMORY || status == CRUMB_ERR_UNSUPPORTED ||
            status == CRUMB_ERR_VERIFY;
 }
 
-crumb_status crumb_engine_model_open(const crumb_model_params *params, crumb_engine_load_fn *load, const void *source,
-                                     crumb_model **out, crumb_error *err) {
-    crumb_engine_choice choice;
-    crumb_error reason = {0};
+/* The CPU instead of a GPU that cannot run the model. */
+static crumb_status open_on_cpu(opening *o, const crumb_error *reason, crumb_model **out, crumb_error *err) {
     char why[512];
-    CRUMB_TRY(crumb_engine_device_choose(params->device, params->backend, params->target, &choice, err));
-    crumb_status status = open_on(&choice, params, load, source, out, &reason);
-    if (status != CRUMB_OK && choice.automatic && choice.device.backend != &crumb_backend_cpu &&
+    snprintf(why, sizeof why, "%s (%s) cannot run this model: %.300s", o->choice.device.name,
+             o->choice.device.listing.detail, reason->message);
+    o->advice->known = false;
+    snprintf(o->advice->note, sizeof o->advice->note, "%s", why);
+    crumb_engine_choose_cpu(&o->choice, why);
+    return open_on(o, out, err);
+}
+
+crumb_status crumb_engine_model_open(const crumb_model_params *params, const crumb_engine_source_kind *kind,
+                                     const void *source, crumb_model **out, crumb_error *err) {
+    opening o = {.params = params, .kind = kind, .source = source};
+    crumb_error reason = {0};
+    CRUMB_TRY(crumb_engine_device_choose(params->device, params->backend, params->target, &o.choice, err));
+    CRUMB_TRY(crumb_engine_advise(params, kind->outline, source, &o.choice, &o.advice, err));
+    crumb_status status = open_on_either(&o, out, &reason);
+    if (status != CRUMB_OK && o.choice.automatic && o.choice.device.backend != &crumb_backend_cpu &&
         is_of_the_device(status)) {
-        snprintf(why, sizeof why, "%s (%s) cannot run this model: %.300s", choice.device.listing.name,
-                 choice.device.listing.detail, reason.message);
-        crumb_engine_choose_cpu(&choice, why);
-        return open_on(&choice, params, load, source, out, err);
+        const crumb_error first = reason;
+        reason = (crumb_error){0};
+        status = open_on_cpu(&o, &first, out, &reason);
     }
-    if (status != CRUMB_OK && err) *err = reason;
+    if (status == CRUMB_OK) return status;
+    crumb_engine_advice_free(o.advice);
+    if (err) *err = reason;
     return status;
 }

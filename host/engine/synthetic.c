@@ -2,8 +2,9 @@
  * would produce is noise; bytes, shapes and kernels are those of the real thing. */
 #include "host/base/checked.h"
 #include "host/base/thread.h"
-#include "host/engine/engine.h"
+#include "host/engine/places.h"
 #include "host/lowbit/index.h"
+#include "host/model/rope.h"
 #include "host/model/weights.h"
 
 #include <stdio.h>
@@ -149,7 +150,8 @@ static crumb_status make_network(carver *c, crumb_network *net, const synthetic_
     if (!net->tied) CRUMB_TRY(make_matrix(c, head, h->vocab_size, h->hidden_size, &net->embedding, err));
     for (uint32_t i = 0; i < h->num_hidden_layers; i++) CRUMB_TRY(make_layer(c, body, h, &net->layers[i], err));
     net->output_norm = (const float *)(const void *)carve(c, h->hidden_size * sizeof(float));
-    net->inv_freq = (const float *)(const void *)carve(c, h->rope_dims / 2 * sizeof(float));
+    const float *inv_freq = (const float *)(const void *)carve(c, h->rope_dims / 2 * sizeof(float));
+    for (uint32_t i = 0; i < h->num_hidden_layers; i++) net->layers[i].inv_freq = inv_freq;
     return CRUMB_OK;
 }
 
@@ -231,7 +233,7 @@ static void fill_network(int n_threads, const crumb_network *net) {
     fill_matrix(n_threads, &net->head.matrix);
     if (!net->tied) fill_matrix(n_threads, &net->embedding);
     fill_floats(net->output_norm, h->hidden_size, 1);
-    crumb_rope_inv_freq(h, NULL, (float *)(uintptr_t)net->inv_freq);
+    crumb_rope_inv_freq(h, NULL, (float *)(uintptr_t)net->layers[0].inv_freq);
 }
 
 /* As a file's weights are, after packing. */
@@ -258,10 +260,12 @@ static crumb_status commit_network(const crumb_model *m, const uint8_t *base, ui
     for (uint32_t i = 0; i <= m->net.hparams.num_hidden_layers; i++) {
         const void *next = i < m->net.hparams.num_hidden_layers ? m->net.layers[i].attn_norm : m->net.output_norm;
         uint64_t end = (uint64_t)((const uint8_t *)next - base);
-        CRUMB_TRY(m->backend->device.buffer_commit(m->device, m->buffer, begin, end - begin, err));
+        CRUMB_TRY(
+            m->units[0].backend->device.buffer_commit(m->units[0].device, m->units[0].buffer, begin, end - begin, err));
         begin = end;
     }
-    return m->backend->device.buffer_commit(m->device, m->buffer, begin, n_bytes - begin, err);
+    return m->units[0].backend->device.buffer_commit(m->units[0].device, m->units[0].buffer, begin, n_bytes - begin,
+                                                     err);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
@@ -280,7 +284,7 @@ static void set_hparams(crumb_network *net, const synthetic_shape *s) {
                                    .max_position_embeddings = 131072,
                                    .rms_norm_eps = 1e-5f,
                                    .rope_theta = 500000,
-                                   .rope_linear_factor = 1};
+                                   .rope_scaling = {.factor = 1, .attn_factor = 1}};
     snprintf(net->hparams.architecture, sizeof net->hparams.architecture, "%s", s->architecture);
 }
 
@@ -309,18 +313,27 @@ typedef struct synthetic_source {
 } synthetic_source;
 
 static crumb_status build(crumb_model *m, const void *source, const crumb_model_params *params, crumb_error *err) {
-    (void)params;
     const synthetic_source *from = source;
+    crumb_engine_unit *unit = &m->units[0];
     uint64_t n_bytes;
     void *base;
     set_hparams(&m->net, from->shape);
     CRUMB_TRY(size_network(&m->net, from->body, from->head, &n_bytes, err));
-    CRUMB_TRY(m->backend->device.buffer_create(m->device, n_bytes, "the synthetic weights", &m->buffer, &base, err));
+    CRUMB_TRY(crumb_engine_place_layers(m, params, n_bytes, err));
+    for (uint32_t i = 0; i <= m->net.hparams.num_hidden_layers; i++)
+        if (m->places[i].memory != 0)
+            return crumb_fail(
+                err, CRUMB_ERR_UNSUPPORTED,
+                "synthetic weights lie in one memory, and that of %s is not the CPU's: all layers or none "
+                "can run there",
+                m->units[0].info.name);
+    CRUMB_TRY(
+        unit->backend->device.buffer_create(unit->device, n_bytes, "the synthetic weights", &unit->buffer, &base, err));
     m->weight_bytes = m->file_bytes = n_bytes;
     carver c = {.base = base};
     CRUMB_TRY(make_network(&c, &m->net, from->body, from->head, err));
-    fill_network(m->device_info.n_threads, &m->net);
-    if (m->device_info.wants_index) index_network(&m->net);
+    fill_network(unit->info.n_threads, &m->net);
+    if (unit->info.wants_index) index_network(&m->net);
     CRUMB_TRY(commit_network(m, base, n_bytes, err));
     m->n_params = count_params(&m->net);
     crumb_engine_model_describe(m, from->spec);
@@ -328,27 +341,45 @@ static crumb_status build(crumb_model *m, const void *source, const crumb_model_
     return CRUMB_OK;
 }
 
-crumb_status crumb_engine_synthetic_size(const char *spec, crumb_hparams *hparams, uint64_t *n_bytes,
-                                         crumb_error *err) {
+static crumb_status make_outline(const char *spec, crumb_network *out, uint64_t *n_bytes, crumb_error *err) {
     const synthetic_shape *shape;
     const synthetic_type *body, *head;
-    crumb_network net = {0};
+    *out = (crumb_network){.arch = NULL};
     CRUMB_TRY(parse_spec(spec, &shape, &body, &head, err));
-    set_hparams(&net, shape);
-    crumb_status status = size_network(&net, body, head, n_bytes, err);
+    set_hparams(out, shape);
+    const crumb_status status = size_network(out, body, head, n_bytes, err);
+    if (status == CRUMB_OK) return status;
+    free(out->layers);
+    out->layers = NULL;
+    return status;
+}
+
+crumb_status crumb_engine_synthetic_size(const char *spec, crumb_hparams *hparams, uint64_t *n_bytes,
+                                         crumb_error *err) {
+    crumb_network net;
+    const crumb_status status = make_outline(spec, &net, n_bytes, err);
     *hparams = net.hparams;
     free(net.layers);
     return status;
 }
 
+crumb_status crumb_engine_synthetic_outline(const char *spec, crumb_network *out, crumb_error *err) {
+    uint64_t n_bytes;
+    return make_outline(spec, out, &n_bytes, err);
+}
+
+static crumb_status outline(const void *source, crumb_network *out, crumb_error *err) {
+    return crumb_engine_synthetic_outline(((const synthetic_source *)source)->spec, out, err);
+}
+
 crumb_status crumb_model_open_synthetic(const char *spec, const crumb_model_params *params, crumb_model **out,
                                         crumb_error *err) {
     uint64_t start = crumb_now_ns();
+    static const crumb_engine_source_kind kind = {.load = build, .outline = outline};
     synthetic_source source = {.spec = spec};
     *out = NULL;
     crumb_model_params p = crumb_engine_model_params(params);
     CRUMB_TRY(parse_spec(spec, &source.shape, &source.body, &source.head, err));
-    CRUMB_TRY(crumb_engine_model_open(&p, build, &source, out, err));
-    (*out)->load_ms = (double)(crumb_now_ns() - start) / 1e6;
-    return CRUMB_OK;
+    CRUMB_TRY(crumb_engine_model_open(&p, &kind, &source, out, err));
+    return crumb_engine_finish_open(out, NULL, spec, start, err);
 }

@@ -37,14 +37,14 @@ static uint64_t hash_network(const crumb_network *net) {
 }
 
 static void model_key(const crumb_model *m, char key[KEY_SIZE]) {
-    const crumb_device_info *d = &m->device_info;
-    snprintf(key, KEY_SIZE, "crumb-verified 1\n%s\n%s\n%s\n%s\n%016" PRIx64 "\n", m->backend->name, d->detail,
+    const crumb_device_info *d = &m->units[0].info;
+    snprintf(key, KEY_SIZE, "crumb-verified 1\n%s\n%s\n%s\n%s\n%016" PRIx64 "\n", m->units[0].backend->name, d->detail,
              d->kernels, d->target, hash_network(&m->net));
 }
 
 static void device_key(const crumb_model *m, char key[KEY_SIZE]) {
-    const crumb_device_info *d = &m->device_info;
-    snprintf(key, KEY_SIZE, "crumb-target 1\n%s\n%s\n%s\n", m->backend->name, d->detail, d->kernels);
+    const crumb_device_info *d = &m->units[0].info;
+    snprintf(key, KEY_SIZE, "crumb-target 1\n%s\n%s\n%s\n", m->units[0].backend->name, d->detail, d->kernels);
 }
 
 static bool file_of(const char *key, char *path, size_t size) {

@@ -107,7 +107,7 @@ static quantization choose_quantization(crumb_graph *g, const crumb_matrix *w) {
         if (w->group <= 128) return group;
         if (g->status == CRUMB_OK)
             g->status = crumb_fail(g->err, CRUMB_ERR_ARGUMENT,
-                                   "activation scales per group need weight groups of 32 to 128; this file's %s has %u",
+                                   "activation scales per group need weight groups of 16 to 128; this file's %s has %u",
                                    crumb_type_get_info(w->type)->name, w->group);
         return row;
     }

@@ -6,7 +6,7 @@ const char *crumb_op_name(crumb_op_kind kind) {
         [CRUMB_OP_INPUT] = "input",   [CRUMB_OP_EMBED] = "embed",   [CRUMB_OP_RMS_NORM] = "rms_norm",
         [CRUMB_OP_LINEAR] = "linear", [CRUMB_OP_ROPE] = "rope",     [CRUMB_OP_ATTENTION] = "attention",
         [CRUMB_OP_GATED] = "gated",   [CRUMB_OP_SELECT] = "select", [CRUMB_OP_TOP] = "top",
-        [CRUMB_OP_SIGNAL] = "signal", [CRUMB_OP_WAIT] = "wait",
+        [CRUMB_OP_PLACE] = "place",   [CRUMB_OP_SIGNAL] = "signal", [CRUMB_OP_WAIT] = "wait",
     };
     return (unsigned)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
 }
@@ -34,6 +34,7 @@ size_t crumb_op_reads(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]) 
         break;
     case CRUMB_OP_SELECT: out[n++] = op->select.x; break;
     case CRUMB_OP_TOP: out[n++] = op->top.x; break;
+    case CRUMB_OP_PLACE: out[n++] = op->place.x; break;
     case CRUMB_OP_INPUT:
     case CRUMB_OP_EMBED:
     case CRUMB_OP_SIGNAL:
@@ -60,6 +61,7 @@ size_t crumb_op_writes(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES])
     case CRUMB_OP_GATED: out[n++] = op->gated.out; break;
     case CRUMB_OP_SELECT: out[n++] = op->select.out; break;
     case CRUMB_OP_TOP: out[n++] = op->top.out; break;
+    case CRUMB_OP_PLACE: out[n++] = op->place.out; break;
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT: break;
     }
@@ -94,6 +96,10 @@ static crumb_status check_norm(const crumb_plan_desc *desc, const crumb_op *op, 
     return CRUMB_OK;
 }
 
+static bool is_group(uint32_t group) {
+    return group == CRUMB_TILE_K / 2 || (group && group % CRUMB_TILE_K == 0);
+}
+
 static crumb_status check_part(const crumb_plan_desc *desc, const crumb_op *op, const crumb_linear_part *part,
                                crumb_error *err) {
     const crumb_matrix *w = part->w;
@@ -109,9 +115,9 @@ static crumb_status check_part(const crumb_plan_desc *desc, const crumb_op *op, 
     REQUIRE(part->out != op->linear.x && desc->values[part->out].slot != desc->values[op->linear.x].slot,
             "out overwrites x");
     if (w->bits == 0 || op->linear.act == CRUMB_ACT_F32) return CRUMB_OK;
-    REQUIRE(w->group && w->group % CRUMB_TILE_K == 0, "group %u is no multiple of %d", w->group, CRUMB_TILE_K);
+    REQUIRE(is_group(w->group), "group %u is neither 16 nor a multiple of %d", w->group, CRUMB_TILE_K);
     uint32_t group = op->linear.act_group;
-    REQUIRE(op->linear.act != CRUMB_ACT_GROUP || (group && group % CRUMB_TILE_K == 0 && w->group % group == 0),
+    REQUIRE(op->linear.act != CRUMB_ACT_GROUP || (is_group(group) && w->group % group == 0),
             "activation group %u does not divide the weights' group %u", group, w->group);
     return CRUMB_OK;
 }
@@ -177,6 +183,13 @@ static crumb_status check_shapes(const crumb_plan_desc *desc, const crumb_op *op
         REQUIRE(width_of(desc, op->top.out) == 2 * op->top.k, "out is %u wide, and k is %u",
                 width_of(desc, op->top.out), op->top.k);
         return CRUMB_OK;
+    case CRUMB_OP_PLACE:
+        REQUIRE(op->place.column <= width_of(desc, op->place.out) &&
+                    width_of(desc, op->place.x) <= width_of(desc, op->place.out) - op->place.column,
+                "columns %u to %llu of an out that is %u wide", op->place.column,
+                (unsigned long long)op->place.column + width_of(desc, op->place.x), width_of(desc, op->place.out));
+        REQUIRE(desc->values[op->place.x].slot != desc->values[op->place.out].slot, "out overwrites x");
+        return CRUMB_OK;
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT: REQUIRE(op->rendezvous.flag, "no flag"); return CRUMB_OK;
     }
@@ -195,6 +208,7 @@ crumb_status crumb_op_check(const crumb_plan_desc *desc, const crumb_kv_params *
 /* ---- whole plans ------------------------------------------------------------------------------------------- */
 
 bool crumb_op_only_next_reads(const crumb_plan_desc *desc, size_t index, crumb_value v) {
+    if (desc->values[v].shared) return false;
     for (size_t i = index + 2; i < desc->n_ops; i++) {
         crumb_value values[CRUMB_OP_MAX_VALUES];
         size_t n = crumb_op_reads(&desc->ops[i], values);
@@ -205,6 +219,14 @@ bool crumb_op_only_next_reads(const crumb_plan_desc *desc, size_t index, crumb_v
             if (values[j] == v) return true;
     }
     return true;
+}
+
+crumb_status crumb_values_check(const crumb_plan_desc *desc, crumb_error *err) {
+    for (size_t i = 0; i < desc->n_values; i++)
+        for (size_t j = 0; j < i; j++)
+            REQUIRE(desc->values[i].slot != desc->values[j].slot || desc->values[i].shared == desc->values[j].shared,
+                    "values %zu and %zu have one slot, but not the same shared memory", j, i);
+    return CRUMB_OK;
 }
 
 crumb_status crumb_op_fail(const crumb_plan_desc *desc, size_t index, crumb_status status, crumb_error *err) {

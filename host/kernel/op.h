@@ -13,9 +13,12 @@ const char *crumb_op_name(crumb_op_kind kind);
 
 /* Checks the values, shapes and pointers of op `index`; `kv` is what the plan's cache was made with, NULL without. */
 crumb_status crumb_op_check(const crumb_plan_desc *desc, const crumb_kv_params *kv, size_t index, crumb_error *err);
+/* Fails with ARGUMENT where values of one slot name different shared memory. */
+crumb_status crumb_values_check(const crumb_plan_desc *desc, crumb_error *err);
 /* Puts "op 3 (linear, layer 1): " before the message. */
 crumb_status crumb_op_fail(const crumb_plan_desc *desc, size_t index, crumb_status status, crumb_error *err);
-/* Whether nobody reads the value that op `index` makes, except the op after it: the two may become one. */
+/* Whether nobody reads the value that op `index` makes, except the op after it: the two may become one. Shared values
+ * others read. */
 bool crumb_op_only_next_reads(const crumb_plan_desc *desc, size_t index, crumb_value v);
 
 /* The values that a plan's INPUT ops name, and for how many rows each has been written since the last replay. */

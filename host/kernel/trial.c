@@ -197,9 +197,12 @@ static crumb_status create_weights(crumb_trial *t, uint64_t *seed, crumb_error *
     return p->has_min ? random_scales(p, n_tiles, k_padded / group, seed, &t->w.mins, err) : CRUMB_OK;
 }
 
+/* A cube has what a model's activations have: the largest is four times the mean. */
 static int8_t random_activation(const crumb_trial_params *p, uint64_t *seed) {
     if (p->fill == CRUMB_FILL_POSITIVE) return 127;
-    return p->fill >= CRUMB_FILL_NEGATIVE ? -128 : (int8_t)crumb_random_u64(seed);
+    if (p->fill >= CRUMB_FILL_NEGATIVE) return -128;
+    const int even = (int8_t)crumb_random_u64(seed);
+    return (int8_t)(p->fill == CRUMB_FILL_SUMS ? even : even * even * even / (128 * 128));
 }
 
 static float random_float_activation(const crumb_trial_params *p, uint64_t *seed) {

@@ -10,8 +10,9 @@
 #include "host/lowbit/q8.h"
 
 typedef enum crumb_trial_fill {
-    CRUMB_FILL_RANDOM,   /* random codes, activations, scales */
-    CRUMB_FILL_SUMS,     /* as above, but all scales 0 or 1 so that y is one group's int32 sum */
+    CRUMB_FILL_RANDOM,   /* random codes, activations (most of them small, as in models) and scales */
+    CRUMB_FILL_SUMS,     /* as above, but all activations equally likely, and all scales 0 or 1 so that y is one group's
+                          * int32 sum */
     CRUMB_FILL_POSITIVE, /* CRUMB_FILL_SUMS with every code that of the largest value, every activation 127 or 1.0f */
     CRUMB_FILL_NEGATIVE, /* ... -128 or -1.0f */
     CRUMB_FILL_OPPOSED,  /* ... -128 or -1.0f and every code that of the smallest value */

@@ -1,9 +1,9 @@
 /* Packing: a tensor on disk -> the tile layout (tile.h), at memory speed.
  *
- * A type needs one function, which turns the codes of one block into the dwords of one lane; blocks run over all 16
- * lanes before the next block column, so that the stores fill whole cache lines. Fields move by shifts, masks and byte
- * shuffles in 8 or 16 bytes at once (GNU C vectors, which any target has): the order L <-> k = 16*(L%2) + L/2
- * interleaves the two halves of a 32-block.
+ * One function turns the codes of one block into the dwords of one lane: for any type by way of its codes as bytes,
+ * for some in one step. Blocks run over all 16 lanes before the next block column, so that the stores fill whole cache
+ * lines. Fields move by shifts, masks and byte shuffles in 8 or 16 bytes at once (GNU C vectors, which any target has):
+ * the order L <-> k = 16*(L%2) + L/2 interleaves the two halves of a 32-block.
  */
 #include "host/base/checked.h"
 #include "host/lowbit/tile.h"
@@ -16,6 +16,7 @@ enum { LANES = CRUMB_TILE_ROWS };
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 typedef uint16_t words8 __attribute__((vector_size(16)));
 typedef uint32_t dwords4 __attribute__((vector_size(16)));
+typedef uint64_t qwords2 __attribute__((vector_size(16)));
 
 static inline uint64_t load64(const uint8_t *p) {
     uint64_t x;
@@ -142,11 +143,74 @@ static void pack_q2_0_g128(const uint8_t *in, uint32_t *lane) {
 
 typedef void pack_block_fn(const uint8_t *in, uint32_t *lane);
 
+/* Types whose blocks take one step. */
 static pack_block_fn *const pack_block[CRUMB_TYPE_COUNT] = {
-    [CRUMB_TYPE_Q4_0] = pack_q4,     [CRUMB_TYPE_Q4_1] = pack_q4,           [CRUMB_TYPE_Q8_0] = pack_q8,
-    [CRUMB_TYPE_TQ1_0] = pack_tq1_0, [CRUMB_TYPE_TQ2_0] = pack_tq2_0,       [CRUMB_TYPE_I2_S] = pack_i2_s,
-    [CRUMB_TYPE_Q1_0] = pack_q1_0,   [CRUMB_TYPE_Q2_0_G64] = pack_q2_0_g64, [CRUMB_TYPE_Q2_0_G128] = pack_q2_0_g128,
+    [CRUMB_TYPE_Q4_0] = pack_q4,
+    [CRUMB_TYPE_Q4_1] = pack_q4,
+    [CRUMB_TYPE_MXFP4] = pack_q4,
+    [CRUMB_TYPE_Q8_0] = pack_q8,
+    [CRUMB_TYPE_TQ1_0] = pack_tq1_0,
+    [CRUMB_TYPE_TQ2_0] = pack_tq2_0,
+    [CRUMB_TYPE_Q2_K] = pack_tq2_0,
+    [CRUMB_TYPE_I2_S] = pack_i2_s,
+    [CRUMB_TYPE_Q1_0] = pack_q1_0,
+    [CRUMB_TYPE_Q2_0_G64] = pack_q2_0_g64,
+    [CRUMB_TYPE_Q2_0_G128] = pack_q2_0_g128,
 };
+
+/* ---- 32 codes of one lane, one per byte -------------------------------------------------------------------- */
+
+/* Fields of 4 bits: 16 bytes, the codes of the first half below those of the second. */
+static inline bytes16 join_4bit(bytes16 a, bytes16 b) {
+    return a | b << 4;
+}
+
+/* Four base dwords; of 5 and 6 bits their high bits, which lie in one or two dwords behind. */
+static void pack_codes_of_4_to_6_bits(bytes16 a, bytes16 b, unsigned bits, uint32_t *lane) {
+    store_lane(lane, join_4bit(a & 15, b & 15));
+    const dwords4 high = (dwords4)join_4bit(a >> 4, b >> 4);
+    if (bits == 5) lane[4 * LANES] = high[0] | high[1] << 1 | high[2] << 2 | high[3] << 3;
+    if (bits == 6) {
+        lane[4 * LANES] = high[0] | high[1] << 2;
+        lane[5 * LANES] = high[2] | high[3] << 2;
+    }
+}
+
+/* Eight bytes of four 2-bit fields. */
+static inline uint64_t join_2_bits(bytes16 a, bytes16 b) {
+    return ((qwords2)join_nibbles(a | b << 2, (bytes16){0}))[0];
+}
+
+static void pack_codes_of_2_or_3_bits(bytes16 a, bytes16 b, unsigned bits, uint32_t *lane) {
+    const uint64_t low = join_2_bits(a & 3, b & 3), high = join_2_bits(a >> 2, b >> 2);
+    lane[0] = (uint32_t)low;
+    lane[LANES] = (uint32_t)(low >> 32);
+    if (bits == 3) lane[2 * LANES] = (uint32_t)high | (uint32_t)(high >> 32) << 1;
+}
+
+static void pack_codes_of_8_bits(bytes16 a, bytes16 b, uint32_t *lane) {
+    store_lane(lane, __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
+    store_lane(lane + (ptrdiff_t)LANES * 4,
+               __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
+}
+
+static void pack_codes(const uint8_t *codes, unsigned bits, uint32_t *lane) {
+    const bytes16 a = load16(codes), b = load16(codes + 16);
+    if (bits == 8)
+        pack_codes_of_8_bits(a, b, lane);
+    else if (bits >= 4)
+        pack_codes_of_4_to_6_bits(a, b, bits, lane);
+    else
+        pack_codes_of_2_or_3_bits(a, b, bits, lane);
+}
+
+/* A block of any type but those of 1 bit. */
+static void pack_by_codes(const crumb_type_info *info, crumb_type type, const uint8_t *block, uint32_t *lane) {
+    uint8_t codes[CRUMB_BLOCK_MAX];
+    crumb_type_block_codes(type, block, codes);
+    for (uint32_t k = 0; k < info->block; k += CRUMB_TILE_K, lane += (ptrdiff_t)info->bits * LANES)
+        pack_codes(codes + k, info->bits, lane);
+}
 
 /* ---- one tile-row ---- */
 
@@ -169,23 +233,54 @@ typedef struct tile_row {
     unsigned n_rows; /* 1..16 */
     uint64_t n_blocks;
     uint32_t *codes;
-    uint16_t *scales, *mins; /* [block][16]; NULL: none */
+    void *scales, *mins;           /* [group][16]; NULL: none, or I2_S's scale */
+    uint16_t *supers, *super_mins; /* [block][16]; NULL: scales have one level */
 } tile_row;
 
-static crumb_status pack_tile_row(const crumb_type_info *info, pack_block_fn *pack, const tile_row *t,
-                                  crumb_error *err) {
+/* Keeps the f16 scale of block b, lane n, and its min. */
+static inline bool keep_f16(const crumb_type_info *info, const tile_row *t, const uint8_t *block, uint64_t b,
+                            unsigned n) {
+    const uint16_t scale = load_f16(block + info->scale_offset), min = t->mins ? load_f16(block + info->min_offset) : 0;
+    ((uint16_t *)t->scales)[b * LANES + n] = scale;
+    if (t->mins) ((uint16_t *)t->mins)[b * LANES + n] = min;
+    return f16_is_finite(scale) && f16_is_finite(min);
+}
+
+/* The same where they are something else. No weight may be more than a float can hold: 12 is FP4's largest value. */
+static bool keep_scales(const crumb_type_info *info, crumb_type type, const tile_row *t, const uint8_t *block,
+                        uint64_t b, unsigned n) {
+    crumb_block_scales s;
+    crumb_type_block_scales(type, block, &s);
+    if (info->scale_kind == CRUMB_SCALE_E8M0) {
+        ((float *)t->scales)[b * LANES + n] = s.power;
+        return isfinite(12 * s.power);
+    }
+    const uint32_t n_groups = info->block / info->group;
+    for (uint32_t g = 0; g < n_groups; g++) {
+        ((int8_t *)t->scales)[(b * n_groups + g) * LANES + n] = s.scales[g];
+        if (t->mins) ((int8_t *)t->mins)[(b * n_groups + g) * LANES + n] = s.mins[g];
+    }
+    t->supers[b * LANES + n] = s.scale;
+    if (t->super_mins) t->super_mins[b * LANES + n] = s.min;
+    return f16_is_finite(s.scale) && f16_is_finite(s.min);
+}
+
+static crumb_status pack_tile_row(const crumb_matrix *matrix, const tile_row *t, crumb_error *err) {
+    const crumb_type_info *info = crumb_type_get_info(matrix->type);
+    pack_block_fn *const pack = pack_block[matrix->type];
     size_t block_dwords = (size_t)info->block / CRUMB_TILE_K * info->bits * LANES;
     for (uint64_t b = 0; b < t->n_blocks; b++) {
         const uint8_t *block = t->rows + b * info->block_bytes;
         for (unsigned n = 0; n < t->n_rows; n++, block += t->row_bytes) {
-            pack(block + info->codes_offset, t->codes + b * block_dwords + n);
-            if (t->scales) {
-                uint16_t scale = load_f16(block + info->scale_offset);
-                uint16_t min = t->mins ? load_f16(block + info->min_offset) : 0;
-                if (!f16_is_finite(scale) || !f16_is_finite(min)) return fail_scale(t->row0 + n, b, err);
-                t->scales[b * LANES + n] = scale;
-                if (t->mins) t->mins[b * LANES + n] = min;
-            }
+            uint32_t *lane = t->codes + b * block_dwords + n;
+            if (pack)
+                pack(block + info->codes_offset, lane);
+            else
+                pack_by_codes(info, matrix->type, block, lane);
+            if (!t->scales) continue;
+            const bool good = info->scale_kind == CRUMB_SCALE_F16 ? keep_f16(info, t, block, b, n)
+                                                                  : keep_scales(info, matrix->type, t, block, b, n);
+            if (!good) return fail_scale(t->row0 + n, b, err);
         }
     }
     return CRUMB_OK;
@@ -208,40 +303,53 @@ static crumb_status check_ternary(const crumb_type_info *info, const tile_row *t
 }
 
 /* Lanes that stand for no row are zero. */
-static void clear_tile_row(const crumb_matrix *matrix, const tile_row *t) {
-    uint64_t n_groups = crumb_div_up(matrix->k, matrix->group), scale_bytes = matrix->scales_f32 ? 4 : 2;
-    memset(t->codes, 0, crumb_div_up(matrix->k, CRUMB_TILE_K) * matrix->bits * 64);
-    if (t->scales) memset(t->scales, 0, n_groups * LANES * scale_bytes);
-    if (t->mins) memset(t->mins, 0, n_groups * LANES * scale_bytes);
+static void clear_tile_row(const tile_row *t, const crumb_matrix_bytes *n) {
+    memset(t->codes, 0, n->codes);
+    if (t->scales) memset(t->scales, 0, n->scales);
+    if (t->mins) memset(t->mins, 0, n->mins);
+    if (t->supers) memset(t->supers, 0, n->supers);
+    if (t->super_mins) memset(t->super_mins, 0, n->super_mins);
+}
+
+/* Part i of `offset`'s parts, of n_bytes each; NULL where the matrix has none. */
+static void *part_at(uint8_t *base, uint64_t offset, uint64_t n_bytes, uint64_t i) {
+    return n_bytes ? base + offset + i * n_bytes : NULL;
+}
+
+/* I2_S's, in all 16 lanes. */
+static crumb_status pack_tensor_scale(const uint8_t *tensor, const crumb_matrix *matrix, float *scales, unsigned n_rows,
+                                      crumb_error *err) {
+    const float scale = crumb_type_i2_s_scale(tensor, matrix->m, matrix->k);
+    if (!isfinite(scale))
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "the tensor's scale is NaN or infinite; the file is damaged");
+    for (unsigned n = 0; n < LANES; n++) scales[n] = n < n_rows ? scale : 0;
+    return CRUMB_OK;
 }
 
 static crumb_status pack_tiles(const uint8_t *tensor, const crumb_matrix *matrix, const crumb_matrix_layout *layout,
                                uint8_t *base, uint64_t tile0, uint64_t tile1, crumb_error *err) {
     const crumb_type_info *info = crumb_type_get_info(matrix->type);
-    uint64_t tile_row_dwords = crumb_div_up(matrix->k, CRUMB_TILE_K) * matrix->bits * LANES;
-    uint64_t n_scales = crumb_div_up(matrix->k, matrix->group) * LANES;
-    const bool plain_ternary = info->max_code == 2 && matrix->type != CRUMB_TYPE_TQ1_0; /* which counts in base 3 */
-    float tensor_scale = 0;
-    if (matrix->scales_f32) {
-        tensor_scale = crumb_type_i2_s_scale(tensor, matrix->m, matrix->k);
-        if (!isfinite(tensor_scale))
-            return crumb_fail(err, CRUMB_ERR_FORMAT, "the tensor's scale is NaN or infinite; the file is damaged");
-    }
+    /* the other ternary types count in base 3 */
+    const bool two_bits_each = matrix->type == CRUMB_TYPE_TQ2_0 || matrix->type == CRUMB_TYPE_I2_S;
+    crumb_matrix first = *matrix; /* bound, as the sizes of its parts follow from what it has */
+    crumb_matrix_bind(&first, layout, base);
+    first.m = LANES;
+    const crumb_matrix_bytes n_bytes = crumb_matrix_get_bytes(&first);
     for (uint64_t i = tile0; i < tile1; i++) {
         tile_row t = {.row_bytes = crumb_type_row_bytes(matrix->type, matrix->k), .row0 = i * LANES};
         t.rows = tensor + t.row0 * t.row_bytes;
         t.n_rows = matrix->m - t.row0 < LANES ? (unsigned)(matrix->m - t.row0) : LANES;
         t.n_blocks = matrix->k / info->block;
-        t.codes = (uint32_t *)(base + layout->codes_offset) + i * tile_row_dwords;
-        if (!matrix->scales_f32) t.scales = (uint16_t *)(base + layout->scales_offset) + i * n_scales;
-        if (info->has_min) t.mins = (uint16_t *)(base + layout->mins_offset) + i * n_scales;
-        if (t.n_rows < LANES) clear_tile_row(matrix, &t);
-        if (plain_ternary) CRUMB_TRY(check_ternary(info, &t, err));
-        CRUMB_TRY(pack_tile_row(info, pack_block[matrix->type], &t, err));
-        if (matrix->scales_f32) {
-            float *scales = (float *)(base + layout->scales_offset) + i * n_scales;
-            for (unsigned n = 0; n < LANES; n++) scales[n] = n < t.n_rows ? tensor_scale : 0;
-        }
+        t.codes = part_at(base, layout->codes_offset, n_bytes.codes, i);
+        void *scales = part_at(base, layout->scales_offset, n_bytes.scales, i);
+        t.scales = info->scale_kind == CRUMB_SCALE_TENSOR ? NULL : scales;
+        t.mins = part_at(base, layout->mins_offset, n_bytes.mins, i);
+        t.supers = part_at(base, layout->supers_offset, n_bytes.supers, i);
+        t.super_mins = part_at(base, layout->super_mins_offset, n_bytes.super_mins, i);
+        if (t.n_rows < LANES) clear_tile_row(&t, &n_bytes);
+        if (two_bits_each) CRUMB_TRY(check_ternary(info, &t, err));
+        CRUMB_TRY(pack_tile_row(matrix, &t, err));
+        if (!t.scales) CRUMB_TRY(pack_tensor_scale(tensor, matrix, scales, t.n_rows, err));
     }
     return CRUMB_OK;
 }

@@ -16,15 +16,25 @@ static bool place(uint64_t n_bytes, uint64_t *offset, uint64_t *total) {
     return n_bytes <= UINT64_MAX / 2 && crumb_add_u64(*total, crumb_round_up(n_bytes, 64), total);
 }
 
+/* Bytes of 16 lanes of something for every `group` weights of all tile-rows. */
+static bool lanes_bytes(const crumb_matrix *matrix, uint32_t group, uint64_t value_bytes, uint64_t *out) {
+    const uint64_t n_tile_rows = crumb_div_up(matrix->m, CRUMB_TILE_ROWS);
+    return crumb_mul_u64(n_tile_rows, crumb_div_up(matrix->k, group) * CRUMB_TILE_ROWS * value_bytes, out);
+}
+
 static bool plan_tiles(crumb_matrix *matrix, crumb_matrix_layout *layout, bool has_min) {
-    uint64_t n_tile_rows = crumb_div_up(matrix->m, CRUMB_TILE_ROWS), codes_bytes, scales_bytes;
-    uint64_t tile_row_bytes = crumb_div_up(matrix->k, CRUMB_TILE_K) * matrix->bits * 64;
-    uint64_t n_scales = crumb_div_up(matrix->k, matrix->group) * CRUMB_TILE_ROWS;
-    return crumb_mul_u64(n_tile_rows, tile_row_bytes, &codes_bytes) &&
-           crumb_mul_u64(n_tile_rows, n_scales * (matrix->scales_f32 ? 4 : 2), &scales_bytes) &&
-           place(codes_bytes, &layout->codes_offset, &layout->total_bytes) &&
-           place(scales_bytes, &layout->scales_offset, &layout->total_bytes) &&
-           (!has_min || place(scales_bytes, &layout->mins_offset, &layout->total_bytes));
+    const uint64_t scale_bytes = matrix->super_group ? 1 : matrix->scales_f32 ? 4 : 2;
+    uint64_t codes_bytes, scales_bytes, supers_bytes = 0;
+    if (!lanes_bytes(matrix, CRUMB_TILE_K, 4ull * matrix->bits, &codes_bytes) ||
+        !lanes_bytes(matrix, matrix->group, scale_bytes, &scales_bytes) ||
+        !place(codes_bytes, &layout->codes_offset, &layout->total_bytes) ||
+        !place(scales_bytes, &layout->scales_offset, &layout->total_bytes) ||
+        (has_min && !place(scales_bytes, &layout->mins_offset, &layout->total_bytes)))
+        return false;
+    if (!matrix->super_group) return true;
+    return lanes_bytes(matrix, matrix->super_group, 2, &supers_bytes) &&
+           place(supers_bytes, &layout->supers_offset, &layout->total_bytes) &&
+           (!has_min || place(supers_bytes, &layout->super_mins_offset, &layout->total_bytes));
 }
 
 crumb_status crumb_matrix_plan(crumb_type type, uint64_t m, uint64_t k, crumb_matrix *matrix,
@@ -38,15 +48,20 @@ crumb_status crumb_matrix_plan(crumb_type type, uint64_t m, uint64_t k, crumb_ma
                           "of 2^32 rows or columns",
                           (unsigned long long)m, (unsigned long long)k);
     *layout = (crumb_matrix_layout){0};
-    *matrix = (crumb_matrix){
-        .type = type, .bits = info->bits, .max_code = info->max_code, .mul = info->mul, .sub = info->sub};
+    *matrix = (crumb_matrix){.type = type,
+                             .bits = info->bits,
+                             .max_code = info->max_code,
+                             .mul = info->mul,
+                             .sub = info->sub,
+                             .codebook = info->codebook};
     matrix->m = (uint32_t)m;
     matrix->k = (uint32_t)k;
     bool fits;
     if (info->bits == 0) {
         fits = place(disk_bytes, &layout->codes_offset, &layout->total_bytes);
     } else {
-        matrix->scales_f32 = info->group == 0;
+        matrix->scales_f32 = info->scale_kind == CRUMB_SCALE_TENSOR || info->scale_kind == CRUMB_SCALE_E8M0;
+        matrix->super_group = info->scale_kind == CRUMB_SCALE_LEVELS ? info->block : 0;
         matrix->group = info->group ? info->group : (uint32_t)crumb_round_up(k, CRUMB_TILE_K);
         fits = plan_tiles(matrix, layout, info->has_min);
     }
@@ -80,10 +95,30 @@ crumb_matrix_bytes crumb_matrix_get_bytes(const crumb_matrix *matrix) {
     return n;
 }
 
+static const void *behind(const void *p, uint64_t n_bytes) {
+    return p ? (const char *)p + n_bytes : NULL;
+}
+
+crumb_matrix crumb_matrix_rows(const crumb_matrix *matrix, uint32_t m0, uint32_t m1) {
+    crumb_matrix part = *matrix;
+    part.m = m0;
+    const crumb_matrix_bytes before = crumb_matrix_get_bytes(&part);
+    part.m = m1 - m0;
+    part.codes = behind(matrix->codes, before.codes);
+    part.scales = behind(matrix->scales, before.scales);
+    part.mins = behind(matrix->mins, before.mins);
+    part.supers = behind(matrix->supers, before.supers);
+    part.super_mins = behind(matrix->super_mins, before.super_mins);
+    return part;
+}
+
 void crumb_matrix_bind(crumb_matrix *matrix, const crumb_matrix_layout *layout, const uint8_t *base) {
     matrix->codes = base + layout->codes_offset;
     matrix->scales = matrix->bits ? base + layout->scales_offset : NULL;
     matrix->mins = layout->mins_offset ? base + layout->mins_offset : NULL;
+    matrix->supers = layout->supers_offset ? (const uint16_t *)(const void *)(base + layout->supers_offset) : NULL;
+    matrix->super_mins =
+        layout->super_mins_offset ? (const uint16_t *)(const void *)(base + layout->super_mins_offset) : NULL;
 }
 
 void crumb_matrix_merge_scales(crumb_matrix *matrix) {

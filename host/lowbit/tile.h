@@ -93,6 +93,7 @@ typedef struct crumb_matrix {
 /* Where the parts of a packed matrix go in one allocation; offsets are multiples of 64. */
 typedef struct crumb_matrix_layout {
     uint64_t codes_offset, scales_offset, mins_offset; /* mins_offset is 0 where there are none */
+    uint64_t supers_offset, super_mins_offset;         /* 0 likewise */
     uint64_t total_bytes;
 } crumb_matrix_layout;
 
@@ -148,6 +149,10 @@ typedef struct crumb_matrix_bytes {
     uint64_t codes, scales, mins, supers, super_mins;
 } crumb_matrix_bytes;
 crumb_matrix_bytes crumb_matrix_get_bytes(const crumb_matrix *matrix);
+
+/* Rows [m0, m1) as a matrix of its own in the same memory. m0 is a multiple of CRUMB_TILE_ROWS, and so is m1 unless it
+ * is the last row's end. */
+crumb_matrix crumb_matrix_rows(const crumb_matrix *matrix, uint32_t m0, uint32_t m1);
 
 /* Points matrix's pointers into a packed allocation. */
 void crumb_matrix_bind(crumb_matrix *matrix, const crumb_matrix_layout *layout, const uint8_t *base);

@@ -2,6 +2,7 @@
 
 #include "host/base/checked.h"
 #include "host/base/half.h"
+#include "host/lowbit/tile.h"
 
 #include <string.h>
 
@@ -67,8 +68,10 @@ static const crumb_type_info infos[CRUMB_TYPE_COUNT] = {
                          .max_code = 2,
                          .mul = 1,
                          .sub = 1,
-                         .act_rule = CRUMB_ACT_RULE_ROW},
-    /* Models in Q1_0 and Q2_0 were trained with low-bit weights but float activations: group scales lose less. */
+                         .act_rule = CRUMB_ACT_RULE_ROW,
+                         .scale_kind = CRUMB_SCALE_TENSOR},
+    /* Models in Q1_0, Q2_0 and PTQ1_0 were trained with low-bit weights but float activations: group scales lose less.
+     */
     [CRUMB_TYPE_Q1_0] = {.name = "Q1_0",
                          .block = 128,
                          .block_bytes = 18,
@@ -99,6 +102,119 @@ static const crumb_type_info infos[CRUMB_TYPE_COUNT] = {
                               .group = 128,
                               .act_rule = CRUMB_ACT_RULE_GROUP,
                               .codes_offset = 2},
+    [CRUMB_TYPE_PTQ1_0] = {.name = "PTQ1_0",
+                           .block = 128,
+                           .block_bytes = 28,
+                           .bits = 2,
+                           .max_code = 2,
+                           .mul = 1,
+                           .sub = 1,
+                           .group = 128,
+                           .act_rule = CRUMB_ACT_RULE_GROUP,
+                           .scale_offset = 26},
+    [CRUMB_TYPE_Q5_0] = {.name = "Q5_0",
+                         .block = 32,
+                         .block_bytes = 22,
+                         .bits = 5,
+                         .max_code = 31,
+                         .mul = 1,
+                         .sub = 16,
+                         .group = 32,
+                         .act_rule = CRUMB_ACT_RULE_GROUP,
+                         .codes_offset = 2},
+    [CRUMB_TYPE_Q5_1] = {.name = "Q5_1",
+                         .block = 32,
+                         .block_bytes = 24,
+                         .bits = 5,
+                         .max_code = 31,
+                         .mul = 1,
+                         .group = 32,
+                         .has_min = true,
+                         .act_rule = CRUMB_ACT_RULE_GROUP,
+                         .codes_offset = 4,
+                         .min_offset = 2},
+    [CRUMB_TYPE_Q2_K] = {.name = "Q2_K",
+                         .block = 256,
+                         .block_bytes = 84,
+                         .bits = 2,
+                         .max_code = 3,
+                         .mul = 1,
+                         .group = 16,
+                         .has_min = true,
+                         .act_rule = CRUMB_ACT_RULE_GROUP,
+                         .scale_kind = CRUMB_SCALE_LEVELS,
+                         .codes_offset = 16,
+                         .scale_offset = 80,
+                         .min_offset = 82},
+    [CRUMB_TYPE_Q3_K] = {.name = "Q3_K",
+                         .block = 256,
+                         .block_bytes = 110,
+                         .bits = 3,
+                         .max_code = 7,
+                         .mul = 1,
+                         .sub = 4,
+                         .group = 16,
+                         .act_rule = CRUMB_ACT_RULE_GROUP,
+                         .scale_kind = CRUMB_SCALE_LEVELS,
+                         .scale_offset = 108},
+    [CRUMB_TYPE_Q4_K] = {.name = "Q4_K",
+                         .block = 256,
+                         .block_bytes = 144,
+                         .bits = 4,
+                         .max_code = 15,
+                         .mul = 1,
+                         .group = 32,
+                         .has_min = true,
+                         .act_rule = CRUMB_ACT_RULE_GROUP,
+                         .scale_kind = CRUMB_SCALE_LEVELS,
+                         .codes_offset = 16,
+                         .min_offset = 2},
+    [CRUMB_TYPE_Q5_K] = {.name = "Q5_K",
+                         .block = 256,
+                         .block_bytes = 176,
+                         .bits = 5,
+                         .max_code = 31,
+                         .mul = 1,
+                         .group = 32,
+                         .has_min = true,
+                         .act_rule = CRUMB_ACT_RULE_GROUP,
+                         .scale_kind = CRUMB_SCALE_LEVELS,
+                         .codes_offset = 16,
+                         .min_offset = 2},
+    [CRUMB_TYPE_Q6_K] = {.name = "Q6_K",
+                         .block = 256,
+                         .block_bytes = 210,
+                         .bits = 6,
+                         .max_code = 63,
+                         .mul = 1,
+                         .sub = 32,
+                         .group = 16,
+                         .act_rule = CRUMB_ACT_RULE_GROUP,
+                         .scale_kind = CRUMB_SCALE_LEVELS,
+                         .scale_offset = 208},
+    [CRUMB_TYPE_MXFP4] = {.name = "MXFP4",
+                          .block = 32,
+                          .block_bytes = 17,
+                          .bits = 4,
+                          .max_code = 15,
+                          .mul = 1,
+                          .group = 32,
+                          .act_rule = CRUMB_ACT_RULE_GROUP,
+                          .scale_kind = CRUMB_SCALE_E8M0,
+                          .codebook = crumb_codebook_e2m1,
+                          .codes_offset = 1},
+    /* The values that its codes stand for reach from -127 to 113, too far for 4-bit kernels of AVX2: they are its codes
+     * in memory. */
+    [CRUMB_TYPE_IQ4_NL] = {.name = "IQ4_NL",
+                           .block = 32,
+                           .block_bytes = 18,
+                           .bits = 8,
+                           .max_code = 255,
+                           .mul = 1,
+                           .sub = 128,
+                           .group = 32,
+                           .act_rule = CRUMB_ACT_RULE_GROUP,
+                           .codes_offset = 2},
 };
 
 /* The ids of GGUF: what each is called, and which of crumb's types it is (COUNT: none). */
@@ -107,25 +223,44 @@ static const struct gguf_id {
     const char *name;
     crumb_type type;
 } gguf_ids[] = {
-    {0, "F32", CRUMB_TYPE_F32},           {1, "F16", CRUMB_TYPE_F16},
-    {2, "Q4_0", CRUMB_TYPE_Q4_0},         {3, "Q4_1", CRUMB_TYPE_Q4_1},
-    {6, "Q5_0", CRUMB_TYPE_COUNT},        {7, "Q5_1", CRUMB_TYPE_COUNT},
-    {8, "Q8_0", CRUMB_TYPE_Q8_0},         {9, "Q8_1", CRUMB_TYPE_COUNT},
-    {10, "Q2_K", CRUMB_TYPE_COUNT},       {11, "Q3_K", CRUMB_TYPE_COUNT},
-    {12, "Q4_K", CRUMB_TYPE_COUNT},       {13, "Q5_K", CRUMB_TYPE_COUNT},
-    {14, "Q6_K", CRUMB_TYPE_COUNT},       {15, "Q8_K", CRUMB_TYPE_COUNT},
-    {16, "IQ2_XXS", CRUMB_TYPE_COUNT},    {17, "IQ2_XS", CRUMB_TYPE_COUNT},
-    {18, "IQ3_XXS", CRUMB_TYPE_COUNT},    {19, "IQ1_S", CRUMB_TYPE_COUNT},
-    {20, "IQ4_NL", CRUMB_TYPE_COUNT},     {21, "IQ3_S", CRUMB_TYPE_COUNT},
-    {22, "IQ2_S", CRUMB_TYPE_COUNT},      {23, "IQ4_XS", CRUMB_TYPE_COUNT},
-    {24, "I8", CRUMB_TYPE_COUNT},         {25, "I16", CRUMB_TYPE_COUNT},
-    {26, "I32", CRUMB_TYPE_COUNT},        {27, "I64", CRUMB_TYPE_COUNT},
-    {28, "F64", CRUMB_TYPE_COUNT},        {29, "IQ1_M", CRUMB_TYPE_COUNT},
-    {30, "BF16", CRUMB_TYPE_BF16},        {34, "TQ1_0", CRUMB_TYPE_TQ1_0},
-    {35, "TQ2_0", CRUMB_TYPE_TQ2_0},      {36, "I2_S", CRUMB_TYPE_I2_S},
-    {39, "MXFP4", CRUMB_TYPE_COUNT},      {40, "NVFP4", CRUMB_TYPE_COUNT},
-    {41, "Q1_0", CRUMB_TYPE_Q1_0},        {CRUMB_GGUF_ID_Q2_0, "Q2_0", CRUMB_TYPE_COUNT}, /* told apart by size */
-    {142, "PQ2_0", CRUMB_TYPE_Q2_0_G128}, {143, "PTQ1_0", CRUMB_TYPE_COUNT},
+    {0, "F32", CRUMB_TYPE_F32},
+    {1, "F16", CRUMB_TYPE_F16},
+    {2, "Q4_0", CRUMB_TYPE_Q4_0},
+    {3, "Q4_1", CRUMB_TYPE_Q4_1},
+    {6, "Q5_0", CRUMB_TYPE_Q5_0},
+    {7, "Q5_1", CRUMB_TYPE_Q5_1},
+    {8, "Q8_0", CRUMB_TYPE_Q8_0},
+    {9, "Q8_1", CRUMB_TYPE_COUNT},
+    {10, "Q2_K", CRUMB_TYPE_Q2_K},
+    {11, "Q3_K", CRUMB_TYPE_Q3_K},
+    {12, "Q4_K", CRUMB_TYPE_Q4_K},
+    {13, "Q5_K", CRUMB_TYPE_Q5_K},
+    {14, "Q6_K", CRUMB_TYPE_Q6_K},
+    {15, "Q8_K", CRUMB_TYPE_COUNT},
+    {16, "IQ2_XXS", CRUMB_TYPE_COUNT},
+    {17, "IQ2_XS", CRUMB_TYPE_COUNT},
+    {18, "IQ3_XXS", CRUMB_TYPE_COUNT},
+    {19, "IQ1_S", CRUMB_TYPE_COUNT},
+    {20, "IQ4_NL", CRUMB_TYPE_IQ4_NL},
+    {21, "IQ3_S", CRUMB_TYPE_COUNT},
+    {22, "IQ2_S", CRUMB_TYPE_COUNT},
+    {23, "IQ4_XS", CRUMB_TYPE_COUNT},
+    {24, "I8", CRUMB_TYPE_COUNT},
+    {25, "I16", CRUMB_TYPE_COUNT},
+    {26, "I32", CRUMB_TYPE_COUNT},
+    {27, "I64", CRUMB_TYPE_COUNT},
+    {28, "F64", CRUMB_TYPE_COUNT},
+    {29, "IQ1_M", CRUMB_TYPE_COUNT},
+    {30, "BF16", CRUMB_TYPE_BF16},
+    {34, "TQ1_0", CRUMB_TYPE_TQ1_0},
+    {35, "TQ2_0", CRUMB_TYPE_TQ2_0},
+    {36, "I2_S", CRUMB_TYPE_I2_S},
+    {CRUMB_GGUF_ID_MXFP4, "MXFP4", CRUMB_TYPE_MXFP4},
+    {40, "NVFP4", CRUMB_TYPE_COUNT},
+    {41, "Q1_0", CRUMB_TYPE_Q1_0},
+    {CRUMB_GGUF_ID_Q2_0, "Q2_0", CRUMB_TYPE_COUNT}, /* told apart by size */
+    {142, "PQ2_0", CRUMB_TYPE_Q2_0_G128},
+    {143, "PTQ1_0", CRUMB_TYPE_PTQ1_0},
 };
 
 const crumb_type_info *crumb_type_get_info(crumb_type type) {
@@ -158,6 +293,10 @@ static crumb_status q2_0_from_size(uint32_t bytes_per_256, crumb_type *out, crum
 crumb_status crumb_type_from_gguf(uint32_t id, uint32_t bytes_per_256, crumb_type *out, crumb_error *err) {
     const struct gguf_id *entry = find_id(id);
     if (id == CRUMB_GGUF_ID_Q2_0) return q2_0_from_size(bytes_per_256, out, err);
+    if (id == CRUMB_GGUF_ID_MXFP4 && bytes_per_256 != 136)
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
+                          "type id 39 is MXFP4, but the sizes of this file's tensors are not: it may be TL2 of an old "
+                          "fork, which crumb does not run; convert the model to TQ2_0");
     if (!entry)
         return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "type id %u is unknown; convert the model to Q8_0, Q4_1 or TQ2_0",
                           id);
@@ -193,72 +332,21 @@ float crumb_type_i2_s_scale(const uint8_t *tensor, uint64_t m, uint64_t k) {
     return scale;
 }
 
-/* ---- codes of one block, one per byte ---- */
-
-static void codes_q4(const uint8_t *in, uint8_t *codes) {
-    for (int j = 0; j < 16; j++) codes[j] = in[j] & 15, codes[16 + j] = in[j] >> 4;
-}
-
-static void codes_q8(const uint8_t *in, uint8_t *codes) {
-    for (int j = 0; j < 32; j++) codes[j] = in[j] ^ 0x80; /* int8 to code: + 128 */
-}
-
-/* n_bytes bytes hold n_trits trits each, as a fraction of 3: trit t of byte i is code t * n_bytes + i. */
-static void codes_trits(const uint8_t *in, int n_bytes, int n_trits, uint8_t *codes) {
-    for (int i = 0; i < n_bytes; i++) {
-        unsigned rest = in[i];
-        for (int t = 0; t < n_trits; t++) {
-            codes[t * n_bytes + i] = (uint8_t)(rest * 3 >> 8);
-            rest = rest * 3 & 255;
-        }
-    }
-}
-
-static void codes_tq1_0(const uint8_t *in, uint8_t *codes) {
-    codes_trits(in, 32, 5, codes);
-    codes_trits(in + 32, 16, 5, codes + 160);
-    codes_trits(in + 48, 4, 4, codes + 240);
-}
-
-static void codes_tq2_0(const uint8_t *in, uint8_t *codes) {
-    for (int i = 0; i < 256; i++) codes[i] = in[i / 128 * 32 + i % 32] >> 2 * (i / 32 % 4) & 3;
-}
-
-static void codes_i2_s(const uint8_t *in, uint8_t *codes) {
-    for (int i = 0; i < 128; i++) codes[i] = in[i % 32] >> (6 - 2 * (i / 32)) & 3;
-}
-
-static void codes_q1_0(const uint8_t *in, uint8_t *codes) {
-    for (int i = 0; i < 128; i++) codes[i] = in[i / 8] >> i % 8 & 1;
-}
-
-static void codes_q2_0_g64(const uint8_t *in, uint8_t *codes) {
-    for (int i = 0; i < 64; i++) codes[i] = in[i / 4] >> 2 * (i % 4) & 3;
-}
-
-static void codes_q2_0_g128(const uint8_t *in, uint8_t *codes) {
-    codes_q2_0_g64(in, codes);
-    codes_q2_0_g64(in + 16, codes + 64);
-}
-
-static void (*const block_codes[CRUMB_TYPE_COUNT])(const uint8_t *in, uint8_t *codes) = {
-    [CRUMB_TYPE_Q4_0] = codes_q4,     [CRUMB_TYPE_Q4_1] = codes_q4,           [CRUMB_TYPE_Q8_0] = codes_q8,
-    [CRUMB_TYPE_TQ1_0] = codes_tq1_0, [CRUMB_TYPE_TQ2_0] = codes_tq2_0,       [CRUMB_TYPE_I2_S] = codes_i2_s,
-    [CRUMB_TYPE_Q1_0] = codes_q1_0,   [CRUMB_TYPE_Q2_0_G64] = codes_q2_0_g64, [CRUMB_TYPE_Q2_0_G128] = codes_q2_0_g128,
-};
-
-static float read_f16(const uint8_t *p) {
-    return crumb_f16_to_f32((uint16_t)(p[0] | p[1] << 8));
-}
-
 void crumb_type_decode_row(crumb_type type, const uint8_t *row, uint64_t k, uint8_t *codes, float *scales,
                            float *mins) {
     const crumb_type_info *info = &infos[type];
+    const bool levels = info->scale_kind == CRUMB_SCALE_LEVELS;
+    const uint32_t n_groups = info->group ? info->block / info->group : 0;
     for (uint64_t b = 0; b < k / info->block; b++) {
         const uint8_t *block = row + b * info->block_bytes;
-        block_codes[type](block + info->codes_offset, codes + b * info->block);
-        if (type != CRUMB_TYPE_I2_S) scales[b] = read_f16(block + info->scale_offset);
-        if (info->has_min) mins[b] = read_f16(block + info->min_offset);
+        crumb_block_scales s;
+        crumb_type_block_codes(type, block, codes + b * info->block);
+        crumb_type_block_scales(type, block, &s);
+        const float scale = info->scale_kind == CRUMB_SCALE_E8M0 ? s.power : crumb_f16_to_f32(s.scale);
+        for (uint32_t g = 0; g < n_groups; g++) {
+            scales[b * n_groups + g] = levels ? scale * (float)s.scales[g] : scale;
+            if (info->has_min) mins[b * n_groups + g] = crumb_f16_to_f32(s.min) * (levels ? (float)s.mins[g] : 1.0f);
+        }
     }
 }
 
@@ -279,12 +367,16 @@ void crumb_type_row_to_f32(crumb_type type, const uint8_t *row, uint64_t k, floa
         dense_row_to_f32(type, row, k, out);
         return;
     }
-    for (uint64_t b = 0; b < k / info->block; b++, row += info->block_bytes, out += info->block) {
-        uint8_t codes[256] = {0};
-        float scale = tensor_scale, min = 0;
-        crumb_type_decode_row(type, row, info->block, codes, &scale, &min);
-        for (uint32_t i = 0; i < info->block; i++) out[i] = scale * (float)(info->mul * codes[i] - info->sub);
-        if (info->has_min)
-            for (uint32_t i = 0; i < info->block; i++) out[i] += min;
+    for (uint64_t b = 0; b < k / info->block; b++, row += info->block_bytes) {
+        uint8_t codes[CRUMB_BLOCK_MAX] = {0};
+        float scales[CRUMB_BLOCK_MAX_GROUPS] = {tensor_scale}, mins[CRUMB_BLOCK_MAX_GROUPS] = {0};
+        const uint32_t group = info->group ? info->group : info->block;
+        crumb_type_decode_row(type, row, info->block, codes, scales, mins);
+        for (uint32_t i = 0; i < info->block; i++) {
+            const int value = info->codebook ? info->codebook[codes[i]] : info->mul * codes[i] - info->sub;
+            *out = scales[i / group] * (float)value;
+            if (info->has_min) *out += mins[i / group];
+            out++;
+        }
     }
 }

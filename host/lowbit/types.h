@@ -1,10 +1,11 @@
 /* Tensor types on disk, one row per GGUF type id, and how each decodes into the logical low-bit form:
  *
  *     w[m,k] = scale[m,g] * (mul * u[m,k] - sub) + min[m,g]          g = k / group
+ *     w[m,k] = scale[m,g] * codebook[u[m,k]]                         where the type has a codebook
  *
  * u is a code of `bits` bits; mul and sub are small integers of the type (Q4_0: u - 8, ternary: u - 1,
- * one bit: 2u - 1, Q8_0: u - 128). scale and min come from the file and are never rounded. A dense type (F32, F16,
- * BF16) has no codes.
+ * one bit: 2u - 1, Q8_0: u - 128). scale and min come from the file and are never rounded; where a file has two levels
+ * of them, an int8 of each group times an f16 of its block, they stay two. A dense type (F32, F16, BF16) has no codes.
  */
 #ifndef CRUMB_LOWBIT_TYPES_H
 #define CRUMB_LOWBIT_TYPES_H
@@ -24,6 +25,16 @@ typedef enum crumb_type {
     CRUMB_TYPE_Q1_0,
     CRUMB_TYPE_Q2_0_G64,
     CRUMB_TYPE_Q2_0_G128,
+    CRUMB_TYPE_PTQ1_0,
+    CRUMB_TYPE_Q5_0,
+    CRUMB_TYPE_Q5_1,
+    CRUMB_TYPE_Q2_K,
+    CRUMB_TYPE_Q3_K,
+    CRUMB_TYPE_Q4_K,
+    CRUMB_TYPE_Q5_K,
+    CRUMB_TYPE_Q6_K,
+    CRUMB_TYPE_MXFP4,
+    CRUMB_TYPE_IQ4_NL,
     CRUMB_TYPE_COUNT
 } crumb_type;
 
@@ -31,8 +42,18 @@ typedef enum crumb_type {
 typedef enum crumb_act_rule {
     CRUMB_ACT_RULE_NONE,  /* dense weights: float activations */
     CRUMB_ACT_RULE_ROW,   /* trained with one scale per token: ternary */
-    CRUMB_ACT_RULE_GROUP, /* quantized after training: one scale per weight group, 32 to 128 */
+    CRUMB_ACT_RULE_GROUP, /* quantized after training: one scale per weight group, 16 to 128 */
 } crumb_act_rule;
+
+/* What a type's scales are on disk. */
+typedef enum crumb_scale_kind {
+    CRUMB_SCALE_F16,    /* one of each block, and so is the min */
+    CRUMB_SCALE_TENSOR, /* one f32 behind the codes of the whole tensor */
+    CRUMB_SCALE_E8M0,   /* of each block the exponent of a power of two */
+    CRUMB_SCALE_LEVELS, /* two levels: of each group an int8, times an f16 of the block; mins as well */
+} crumb_scale_kind;
+
+enum { CRUMB_BLOCK_MAX = 256, CRUMB_BLOCK_MAX_GROUPS = 16 };
 
 typedef struct crumb_type_info {
     const char *name;     /* as llama.cpp prints it */
@@ -44,7 +65,10 @@ typedef struct crumb_type_info {
     uint16_t group;       /* weights that share a scale; 0: the whole tensor */
     bool has_min;
     crumb_act_rule act_rule;
-    uint8_t codes_offset, scale_offset, min_offset; /* within a block; scale and min are f16 (I2_S: not in the block) */
+    crumb_scale_kind scale_kind;
+    const int8_t *codebook; /* 16 values that 4-bit codes stand for, with mul 1 and sub 0; NULL: themselves */
+    uint8_t codes_offset, scale_offset,
+        min_offset; /* within a block: of its codes, its f16 scale or exponent, its min */
 } crumb_type_info;
 
 const crumb_type_info *crumb_type_get_info(crumb_type type);
@@ -53,11 +77,12 @@ const crumb_type_info *crumb_type_get_info(crumb_type type);
  */
 const char *crumb_type_gguf_name(uint32_t id);
 
-/* Id 42 has several meanings, which only the size tells apart: bytes per 256 weights 72, 68 or 42. */
-enum { CRUMB_GGUF_ID_Q2_0 = 42 };
+/* Ids with several meanings, which only the size tells apart. Bytes per 256 weights: 42 is 72 (groups of 64), 68 (of
+ * 128) or 42 (sparse); 39 is 136 (MXFP4), or another type's in files of old forks. */
+enum { CRUMB_GGUF_ID_MXFP4 = 39, CRUMB_GGUF_ID_Q2_0 = 42 };
 
-/* Which type a GGUF id means. bytes_per_256 matters for id 42 only; 0: the size fits no meaning, or several. Fails with
- * UNSUPPORTED and a message that names the type and says what to do for ids that crumb does not run. */
+/* Which type a GGUF id means. bytes_per_256 matters for these ids only; 0: the size fits no meaning, or several. Fails
+ * with UNSUPPORTED and a message that names the type and says what to do for ids that crumb does not run. */
 crumb_status crumb_type_from_gguf(uint32_t id, uint32_t bytes_per_256, crumb_type *out, crumb_error *err);
 
 /* Bytes of a tensor of m rows of k weights, checked: k must be whole blocks, nothing may overflow. */
@@ -69,9 +94,21 @@ uint64_t crumb_type_row_bytes(crumb_type type, uint64_t k);
 /* I2_S: the tensor's scale, which stands behind the codes of its m rows. */
 float crumb_type_i2_s_scale(const uint8_t *tensor, uint64_t m, uint64_t k);
 
+/* What a block says beside its codes, as the file has it. */
+typedef struct crumb_block_scales {
+    uint16_t scale, min; /* f16; of two levels the upper ones. min is what is added, whichever sign the file gives it */
+    float power;         /* CRUMB_SCALE_E8M0 instead of scale */
+    int8_t scales[CRUMB_BLOCK_MAX_GROUPS], mins[CRUMB_BLOCK_MAX_GROUPS]; /* of two levels the lower ones */
+} crumb_block_scales;
+
+/* The codes of one block of a low-bit type, one per byte, and its scales (not of CRUMB_SCALE_TENSOR, which has none).
+ */
+void crumb_type_block_codes(crumb_type type, const uint8_t *block, uint8_t *codes);
+void crumb_type_block_scales(crumb_type type, const uint8_t *block, crumb_block_scales *out);
+
 /* Decodes one row of a low-bit type: k codes (one per byte), and per group the scale and, where the type has one, the
- * min (k / group values each, as float: exact, since files hold f16 or f32). For I2_S `row` is the row's codes and the
- * scale is not written. mins may be NULL where the type has none. */
+ * min (k / group values each, as float: exact, since files hold f16 or f32, and 8 + 11 bits of two levels fit). For
+ * I2_S `row` is the row's codes and the scale is not written. mins may be NULL where the type has none. */
 void crumb_type_decode_row(crumb_type type, const uint8_t *row, uint64_t k, uint8_t *codes, float *scales, float *mins);
 
 /* Any type to float: one row of k weights (embedding lookup, the float oracle). `tensor_scale` is I2_S's, else ignored.

@@ -1,13 +1,13 @@
 #include "host/model/arch.h"
 
+#include "host/model/rope.h"
+
 #include <math.h>
 #include <string.h>
 
 static const crumb_arch *const architectures[] = {
-    &crumb_arch_llama,
-    &crumb_arch_bitnet,
-    &crumb_arch_bitnet_25,
-    &crumb_arch_bitnet_b158,
+    &crumb_arch_llama,  &crumb_arch_qwen2,     &crumb_arch_qwen3,
+    &crumb_arch_bitnet, &crumb_arch_bitnet_25, &crumb_arch_bitnet_b158,
 };
 
 const crumb_arch *crumb_arch_find(const char *name) {
@@ -17,17 +17,17 @@ const crumb_arch *crumb_arch_find(const char *name) {
 }
 
 const char *crumb_arch_names(void) {
-    return "llama, bitnet, bitnet-25, bitnet-b1.58";
+    return "llama, qwen2, qwen3, bitnet, bitnet-25, bitnet-b1.58";
 }
 
 crumb_value crumb_network_span(const crumb_network *net, crumb_graph *g, uint32_t first, uint32_t end) {
     const crumb_hparams *h = &net->hparams;
     crumb_value x = first == 0 ? crumb_graph_embed(g, &net->embedding) : crumb_graph_input(g, h->hidden_size);
-    for (uint32_t i = first; i < end; i++) {
+    for (uint32_t i = first; i < end && i < h->num_hidden_layers; i++) {
         g->layer = (uint16_t)i;
         x = net->arch->layer(g, net, i, x);
     }
-    if (end < h->num_hidden_layers) return x;
+    if (end <= h->num_hidden_layers) return x;
     crumb_value normed = crumb_graph_rms_norm(g, x, net->output_norm, h->rms_norm_eps);
     crumb_graph_release(g, x);
     crumb_value logits = crumb_graph_value(g, h->vocab_size);
@@ -35,6 +35,15 @@ crumb_value crumb_network_span(const crumb_network *net, crumb_graph *g, uint32_
     crumb_graph_linear(g, normed, 1, &head, &logits, CRUMB_NO_VALUE);
     crumb_graph_release(g, normed);
     return logits;
+}
+
+/* In place. */
+static void norm_heads(crumb_graph *g, const crumb_hparams *h, crumb_value heads, const float *weight) {
+    if (!weight) return;
+    crumb_graph_append(
+        g, &(crumb_op){
+               .kind = CRUMB_OP_RMS_NORM,
+               .norm = {.x = heads, .out = heads, .weight = weight, .eps = h->rms_norm_eps, .head_dim = h->head_dim}});
 }
 
 crumb_value crumb_arch_attention(crumb_graph *g, const crumb_network *net, uint32_t index, crumb_value x) {
@@ -45,6 +54,8 @@ crumb_value crumb_arch_attention(crumb_graph *g, const crumb_network *net, uint3
     crumb_value v = crumb_graph_value(g, h->num_key_value_heads * h->head_dim);
     const crumb_weight *weights[] = {&layer->attn_q, &layer->attn_k, &layer->attn_v};
     crumb_graph_linear(g, x, 3, weights, (crumb_value[]){q, k, v}, CRUMB_NO_VALUE);
+    norm_heads(g, h, q, layer->attn_q_norm);
+    norm_heads(g, h, k, layer->attn_k_norm);
     crumb_graph_append(g, &(crumb_op){.kind = CRUMB_OP_ROPE,
                                       .rope = {.q = q,
                                                .k = k,
@@ -53,8 +64,8 @@ crumb_value crumb_arch_attention(crumb_graph *g, const crumb_network *net, uint3
                                                .head_dim = h->head_dim,
                                                .dims = h->rope_dims,
                                                .pairing = net->arch->pairing,
-                                               .inv_freq = net->inv_freq,
-                                               .magnitude = 1}});
+                                               .inv_freq = layer->inv_freq,
+                                               .magnitude = crumb_rope_magnitude(h)}});
     crumb_value out = crumb_graph_value(g, h->num_attention_heads * h->head_dim);
     crumb_graph_append(g, &(crumb_op){.kind = CRUMB_OP_ATTENTION,
                                       .attention = {.q = q,
@@ -105,6 +116,23 @@ crumb_value crumb_arch_gated(crumb_graph *g, const crumb_network *net, uint32_t 
         g, &(crumb_op){.kind = CRUMB_OP_GATED, .gated = {.gate = gate, .up = up, .out = gate, .fn = gate_fn(net)}});
     crumb_graph_release(g, up);
     return gate;
+}
+
+crumb_value crumb_arch_plain_layer(crumb_graph *g, const crumb_network *net, uint32_t index, crumb_value x) {
+    const crumb_layer *layer = &net->layers[index];
+    float eps = net->hparams.rms_norm_eps;
+
+    crumb_value normed = crumb_graph_rms_norm(g, x, layer->attn_norm, eps);
+    crumb_value attended = crumb_arch_attention(g, net, index, normed);
+    crumb_graph_release(g, normed);
+    crumb_arch_leave_attention(g, net, index, &attended, &x);
+    crumb_arch_add(g, &layer->attn_output, attended, x);
+
+    normed = crumb_graph_rms_norm(g, x, layer->ffn_norm, eps);
+    crumb_value gated = crumb_arch_gated(g, net, index, normed);
+    crumb_graph_release(g, normed);
+    crumb_arch_add(g, &layer->ffn_down, gated, x);
+    return x;
 }
 
 void crumb_arch_add(crumb_graph *g, const crumb_weight *w, crumb_value in, crumb_value residual) {

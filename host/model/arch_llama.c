@@ -14,28 +14,11 @@ static const crumb_tensor_rule tensors[] = {
     CRUMB_LAYER_MATRIX("ffn_down", ffn_down, CRUMB_DIM_HIDDEN, CRUMB_DIM_FF),
 };
 
-static crumb_value llama_layer(crumb_graph *g, const crumb_network *net, uint32_t index, crumb_value x) {
-    const crumb_layer *layer = &net->layers[index];
-    float eps = net->hparams.rms_norm_eps;
-
-    crumb_value normed = crumb_graph_rms_norm(g, x, layer->attn_norm, eps);
-    crumb_value attended = crumb_arch_attention(g, net, index, normed);
-    crumb_graph_release(g, normed);
-    crumb_arch_leave_attention(g, net, index, &attended, &x);
-    crumb_arch_add(g, &layer->attn_output, attended, x);
-
-    normed = crumb_graph_rms_norm(g, x, layer->ffn_norm, eps);
-    crumb_value gated = crumb_arch_gated(g, net, index, normed);
-    crumb_graph_release(g, normed);
-    crumb_arch_add(g, &layer->ffn_down, gated, x);
-    return x;
-}
-
 const crumb_arch crumb_arch_llama = {
     .name = "llama",
     .pairing = CRUMB_ROPE_NORMAL,
     .ffn_fn = CRUMB_ACT_FN_SILU,
     .layer_tensors = tensors,
     .n_layer_tensors = sizeof tensors / sizeof *tensors,
-    .layer = llama_layer,
+    .layer = crumb_arch_plain_layer,
 };

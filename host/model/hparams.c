@@ -1,5 +1,7 @@
 #include "host/model/hparams.h"
 
+#include "host/model/rope.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,10 +22,20 @@ static const struct {
     const char *suffix;
     double neutral;
 } semantic_keys[] = {
-    {"expert_count", 0},           {"attention.max_alibi_bias", 0}, {"attention.clamp_kqv", 0},
-    {"attn_logit_softcapping", 0}, {"final_logit_softcapping", 0},  {"logit_scale", 1},
-    {"residual_scale", 1},         {"embedding_scale", 1},          {"attention.causal", 1},
-    {"attention.scale", 0},        {"use_parallel_residual", 0},    {"rope.scaling.attn_factor", 1},
+    {"expert_count", 0},
+    {"attention.max_alibi_bias", 0},
+    {"attention.clamp_kqv", 0},
+    {"attn_logit_softcapping", 0},
+    {"final_logit_softcapping", 0},
+    {"logit_scale", 1},
+    {"residual_scale", 1},
+    {"embedding_scale", 1},
+    {"attention.causal", 1},
+    {"attention.scale", 0},
+    {"use_parallel_residual", 0},
+    {"rope.scaling.yarn_log_multiplier", 0},
+    {"rope.scaling.yarn_attn_factor", 1},
+    {"rope.scaling.yarn_ext_factor", 1},
 };
 
 static bool value_is(const crumb_gguf_value *v, double neutral) {
@@ -66,22 +78,6 @@ static crumb_status refuse_transforms(const crumb_gguf *g, const char *architect
                               key.text);
     }
     return CRUMB_OK;
-}
-
-static crumb_status read_rope_scaling(const crumb_gguf *g, crumb_hparams *h, crumb_error *err) {
-    const char *a = h->architecture;
-    key_name type_key = key_of(a, "rope.scaling.type"), factor_key = key_of(a, "rope.scaling.factor");
-    crumb_bytes type = {"none", 4};
-    h->rope_linear_factor = 1;
-    CRUMB_TRY(crumb_gguf_get_string(g, type_key.text, false, &type, err));
-    if (type.size == 4 && memcmp(type.data, "none", 4) == 0) {
-        /* files of before rope.scaling.type have linear scaling in this key alone */
-        return crumb_gguf_get_f32(g, key_of(a, "rope.scale_linear").text, false, &h->rope_linear_factor, err);
-    }
-    if (type.size != 6 || memcmp(type.data, "linear", 6) != 0)
-        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "key '%s': RoPE scaling '%.*s' is not supported", type_key.text,
-                          (int)(type.size < 64 ? type.size : 64), type.data);
-    return crumb_gguf_get_f32(g, factor_key.text, true, &h->rope_linear_factor, err);
 }
 
 /* Files of BitNet 2B-4T under the architecture `bitnet` say here that they do not gate with its SiLU. */
@@ -152,7 +148,7 @@ crumb_status crumb_hparams_read(const crumb_gguf *g, const char *architecture, c
     CRUMB_TRY(crumb_gguf_get_f32(g, key_of(a, "rope.freq_base").text, false, &h.rope_theta, err));
     h.rope_dims = h.head_dim;
     CRUMB_TRY(crumb_gguf_get_u32(g, key_of(a, "rope.dimension_count").text, false, &h.rope_dims, err));
-    CRUMB_TRY(read_rope_scaling(g, &h, err));
+    CRUMB_TRY(crumb_rope_scaling_read(g, &h, &h.rope_scaling, err));
     CRUMB_TRY(read_hidden_act(g, &h, err));
     const crumb_gguf_tensor *embedding = crumb_gguf_find_tensor(g, "token_embd.weight");
     if (!embedding) return crumb_fail(err, CRUMB_ERR_FORMAT, "tensor 'token_embd.weight' is missing");
@@ -198,8 +194,5 @@ crumb_status crumb_hparams_check(const crumb_hparams *h, crumb_error *err) {
     if (!(h->rope_theta > 0 && isfinite(h->rope_theta)))
         return crumb_fail(err, CRUMB_ERR_FORMAT, "key '%s.rope.freq_base': %g is not sensible", h->architecture,
                           (double)h->rope_theta);
-    if (!(h->rope_linear_factor > 0 && isfinite(h->rope_linear_factor)))
-        return crumb_fail(err, CRUMB_ERR_FORMAT, "key '%s.rope.scaling.factor': %g is not sensible", h->architecture,
-                          (double)h->rope_linear_factor);
     return CRUMB_OK;
 }

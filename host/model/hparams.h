@@ -11,6 +11,15 @@ typedef enum crumb_hidden_act {
     CRUMB_HIDDEN_ACT_RELU2,
 } crumb_hidden_act;
 
+typedef struct crumb_rope_scaling {
+    float factor;      /* positions are divided by it; 1: no scaling */
+    float attn_factor; /* on cosines and sines, beside YaRN's own */
+    bool yarn;         /* fast pairs are not scaled, and those between fast and slow ones are in part: */
+    float beta_fast;   /* turns within the original context of the slowest pair that is fast */
+    float beta_slow;   /* of the fastest that is slow */
+    uint32_t original_context;
+} crumb_rope_scaling;
+
 typedef struct crumb_hparams {
     char architecture[32];
     uint32_t vocab_size;
@@ -24,12 +33,12 @@ typedef struct crumb_hparams {
     uint32_t max_position_embeddings; /* the context the model was trained for */
     float rms_norm_eps;
     float rope_theta;
-    float rope_linear_factor; /* positions are divided by it; 1: no scaling */
+    crumb_rope_scaling rope_scaling;
     crumb_hidden_act hidden_act;
 } crumb_hparams;
 
 /* Reads the keys of `architecture`. A missing or senseless value is FORMAT; a key that asks for something crumb does
- * not do (experts, YaRN, soft-capping, a Hadamard transform ...) is UNSUPPORTED. Both name the key. */
+ * not do (experts, soft-capping, a Hadamard transform ...) is UNSUPPORTED. Both name the key. */
 crumb_status crumb_hparams_read(const crumb_gguf *g, const char *architecture, crumb_hparams *out, crumb_error *err);
 
 /* Checks ranges and that the parts fit together; also for shapes that come from a table. */

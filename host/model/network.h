@@ -15,7 +15,10 @@ typedef struct crumb_weight {
 
 /* The weights of one layer; what an architecture does not have stays zero. */
 typedef struct crumb_layer {
+    const float *inv_freq; /* rope_dims / 2 angles per position, all scaling applied; the same for all layers, which may
+                            * lie in different memories */
     const float *attn_norm, *attn_sub_norm, *ffn_norm, *ffn_sub_norm;
+    const float *attn_q_norm, *attn_k_norm; /* of each head, before it is rotated */
     crumb_weight attn_q, attn_k, attn_v, attn_output;
     crumb_weight ffn_gate, ffn_up, ffn_down;
 } crumb_layer;
@@ -34,6 +37,7 @@ typedef enum crumb_dim { /* sizes that a tensor's shape must have */
                          CRUMB_DIM_FF,
                          CRUMB_DIM_Q,  /* num_attention_heads * head_dim */
                          CRUMB_DIM_KV, /* num_key_value_heads * head_dim */
+                         CRUMB_DIM_HEAD,
                          CRUMB_DIM_VOCAB,
                          CRUMB_DIM_ROPE_HALF, /* rope_dims / 2 */
 } crumb_dim;
@@ -41,6 +45,7 @@ typedef enum crumb_dim { /* sizes that a tensor's shape must have */
 typedef struct crumb_tensor_rule {
     const char *name; /* within blk.N., without ".weight" */
     crumb_tensor_kind kind;
+    bool biased;    /* a matrix whose .bias must be there, and not only may */
     size_t offset;  /* of its member in crumb_layer */
     crumb_dim m, k; /* rows and columns; a vector has k only */
 } crumb_tensor_rule;
@@ -63,7 +68,6 @@ struct crumb_network {
     crumb_weight head;      /* the embedding again where they are tied */
     bool tied;
     const float *output_norm;
-    const float *inv_freq; /* rope_dims / 2 angles per position, all scaling applied */
     crumb_layer *layers;
 };
 
@@ -72,9 +76,10 @@ const crumb_arch *crumb_arch_find(const char *name);
 /* Comma-separated list for messages and help; static storage. */
 const char *crumb_arch_names(void);
 
-/* Layers [first, end) of the forward pass. The first layer is preceded by the embedding, others by an input, the
- * residual stream; the last one is followed by the final norm of the rows that want output, and logits. Returns the
- * residual stream after layer end - 1, or the logits. */
+/* Layers [first, end) of the forward pass, where layer num_hidden_layers is the head: the final norm and the output
+ * matrix. The first layer is preceded by the embedding, others by an input, the residual stream, of which only the rows
+ * that want output go on behind the last layer's attention. Returns the residual stream after layer end - 1, or the
+ * logits. */
 crumb_value crumb_network_span(const crumb_network *net, crumb_graph *g, uint32_t first, uint32_t end);
 
 #endif

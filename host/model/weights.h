@@ -1,4 +1,5 @@
-/* Weights: which tensors of a file a network needs, where each goes in one allocation, and packing them there.
+/* Weights: which tensors of a file a network needs, where each goes, and packing them there: into one allocation, or
+ * one in each of two devices' memories.
  *
  * Everything is copied out of the mapped file, in the layout that kernels read: after packing the file can go, and
  * resident memory is the packed weights alone. Pages of the file are dropped tensor by tensor while packing.
@@ -9,6 +10,8 @@
 #include "host/backend.h"
 #include "host/model/network.h"
 
+enum { CRUMB_WEIGHTS_MEMORIES = 2 };
+
 /* One tensor on its way from file to memory. Exactly one of matrix, vector and scalar is set. */
 typedef struct crumb_weights_entry {
     const crumb_gguf_tensor *tensor;
@@ -16,24 +19,29 @@ typedef struct crumb_weights_entry {
     const float **vector;
     float *scalar;
     crumb_matrix_layout layout; /* of a matrix */
-    uint64_t offset;            /* in the allocation; a multiple of 64 */
+    uint8_t memory;             /* which of them it goes to */
+    uint64_t offset;            /* there; a multiple of 64 */
 } crumb_weights_entry;
 
 typedef struct crumb_weights {
     crumb_weights_entry *entries;
     size_t n_entries, capacity;
-    uint64_t total_bytes; /* of the allocation */
+    uint64_t total_bytes[CRUMB_WEIGHTS_MEMORIES]; /* of each allocation; 0: none */
     uint64_t freed_bytes; /* of these, given back after packing: the index layout may be smaller than tiles */
-    uint64_t inv_freq_offset;
+    uint64_t inv_freq_offset[CRUMB_WEIGHTS_MEMORIES];
+    bool head_apart;                     /* tied, but in another memory than the embedding: there twice */
+    const uint8_t *memories;             /* the caller's */
     const crumb_gguf_tensor *rope_freqs; /* per-frequency divisors of llama3's scaling; NULL: none */
 } crumb_weights;
 
 /* Finds every tensor that net->arch asks for and checks its shape; sets net->layers (owned by the caller, freed with
- * free()) and net->tied. A tensor that nothing asked for is UNSUPPORTED: running without it would be wrong. */
-crumb_status crumb_weights_plan(const crumb_gguf *g, crumb_network *net, crumb_weights *out, crumb_error *err);
+ * free()) and net->tied. A tensor that nothing asked for is UNSUPPORTED: running without it would be wrong. memories:
+ * of each layer and of the head behind them, the embedding going with the first layer; NULL: all in the first. */
+crumb_status crumb_weights_plan(const crumb_gguf *g, const uint8_t *memories, crumb_network *net, crumb_weights *out,
+                                crumb_error *err);
 void crumb_weights_free(crumb_weights *w);
 
-/* Where weights go: a buffer of weights->total_bytes, and `base`, where the host writes it. */
+/* Where weights of one memory go: a buffer of weights->total_bytes, and `base`, where the host writes it. */
 typedef struct crumb_weights_place {
     const crumb_backend *backend;
     crumb_device *device;
@@ -43,13 +51,10 @@ typedef struct crumb_weights_place {
                     * one */
 } crumb_weights_place;
 
-/* Packs all entries on n_threads threads, commits each to the device when it is whole, and points the network's weights
- * there. `progress` is called from the calling thread. */
+/* places: [CRUMB_WEIGHTS_MEMORIES]. Packs all entries on n_threads threads, commits each to the device when it is
+ * whole, and points the network's weights there. `progress` is called from the calling thread. */
 crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_network *net,
-                                const crumb_weights_place *place, int n_threads, crumb_progress_fn progress,
+                                const crumb_weights_place *places, int n_threads, crumb_progress_fn progress,
                                 void *progress_user, crumb_error *err);
-
-/* Angles per position of each rotated pair, linear scaling applied; divisors may be NULL. */
-void crumb_rope_inv_freq(const crumb_hparams *h, const float *divisors, float *out);
 
 #endif

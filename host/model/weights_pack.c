@@ -3,6 +3,7 @@
 #include "host/base/memory.h"
 #include "host/base/thread.h"
 #include "host/lowbit/index.h"
+#include "host/model/rope.h"
 #include "host/model/weights.h"
 
 #include <math.h>
@@ -19,11 +20,10 @@ typedef struct pack_item {
 typedef struct packer {
     const crumb_gguf *g;
     crumb_weights *weights;
-    const crumb_weights_place *place;
-    uint8_t *base;
+    const crumb_weights_place *places;
     pack_item *items;
     uint64_t n_items;
-    const crumb_matrix *embedding; /* NULL: nothing is to have the index layout */
+    const crumb_matrix *embedding; /* whose rows are read one by one */
     atomic_uint *left;             /* per entry: items still to do */
     atomic_uint_fast64_t freed;
     atomic_uint_fast64_t done;
@@ -66,9 +66,14 @@ static crumb_status make_items(packer *p, crumb_error *err) {
     return CRUMB_OK;
 }
 
+/* Where an entry goes. */
+static uint8_t *memory_of(const packer *p, const crumb_weights_entry *e) {
+    return p->places[e->memory].base + e->offset;
+}
+
 static crumb_status pack_floats(const packer *p, const crumb_weights_entry *e, crumb_error *err) {
     const crumb_gguf_tensor *t = e->tensor;
-    float *out = e->scalar ? e->scalar : (float *)(void *)(p->base + e->offset);
+    float *out = e->scalar ? e->scalar : (float *)(void *)memory_of(p, e);
     crumb_type_row_to_f32(t->type, crumb_gguf_tensor_data(p->g, t), t->dims[0], 0, out);
     for (uint64_t i = 0; i < t->dims[0]; i++)
         if (!isfinite(out[i]))
@@ -88,7 +93,7 @@ static crumb_status pack_item_guarded(void *ctx, crumb_error *err) {
     crumb_status status;
     if (e->matrix)
         status = crumb_matrix_pack(e->tensor->type, crumb_gguf_tensor_data(p->g, e->tensor), e->matrix, &e->layout,
-                                   p->base + e->offset, gi->item->tile0, gi->item->tile1, err);
+                                   memory_of(p, e), gi->item->tile0, gi->item->tile1, err);
     else
         status = pack_floats(p, e, err);
     return status == CRUMB_OK ? status : crumb_fail_prefix(err, status, "tensor '%s'", e->tensor->name);
@@ -96,7 +101,7 @@ static crumb_status pack_item_guarded(void *ctx, crumb_error *err) {
 
 static void index_entry(packer *p, const crumb_weights_entry *e) {
     const uint64_t tile_bytes = crumb_matrix_codes_bytes(e->matrix), index_bytes = crumb_index_bytes(e->matrix);
-    uint8_t *codes = p->base + e->offset + e->layout.codes_offset;
+    uint8_t *codes = memory_of(p, e) + e->layout.codes_offset;
     crumb_index_from_tiles(e->matrix, codes);
     e->matrix->indexed = true;
     atomic_fetch_add(&p->freed, crumb_pages_discard(codes + index_bytes, tile_bytes - index_bytes));
@@ -110,10 +115,11 @@ static crumb_status commit(const crumb_weights_place *place, uint64_t offset, ui
 static crumb_status finish_entry(packer *p, const crumb_weights_entry *e, crumb_error *err) {
     crumb_gguf_tensor_release(p->g, e->tensor);
     if (e->scalar) return CRUMB_OK;
-    if (e->vector) return commit(p->place, e->offset, e->tensor->dims[0] * sizeof(float), err);
+    const crumb_weights_place *place = &p->places[e->memory];
+    if (e->vector) return commit(place, e->offset, e->tensor->dims[0] * sizeof(float), err);
     if (crumb_type_get_info(e->tensor->type)->act_rule == CRUMB_ACT_RULE_ROW) crumb_matrix_merge_scales(e->matrix);
-    if (p->embedding && e->matrix != p->embedding && crumb_index_fits(e->matrix)) index_entry(p, e);
-    return commit(p->place, e->offset, e->layout.total_bytes, err);
+    if (place->index && e->matrix != p->embedding && crumb_index_fits(e->matrix)) index_entry(p, e);
+    return commit(place, e->offset, e->layout.total_bytes, err);
 }
 
 static crumb_status pack_one(void *ctx, uint64_t index, crumb_error *err) {
@@ -126,13 +132,6 @@ static crumb_status pack_one(void *ctx, uint64_t index, crumb_error *err) {
     if (p->progress && p->caller == &thread_marker && !p->progress(p->progress_user, (float)done / (float)p->n_items))
         return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "loading was interrupted");
     return CRUMB_OK;
-}
-
-void crumb_rope_inv_freq(const crumb_hparams *h, const float *divisors, float *out) {
-    for (uint32_t i = 0; i < h->rope_dims / 2; i++) {
-        double f = pow((double)h->rope_theta, -2.0 * i / h->rope_dims) / (double)h->rope_linear_factor;
-        out[i] = (float)(divisors ? f / (double)divisors[i] : f);
-    }
 }
 
 typedef struct rope_read {
@@ -155,34 +154,46 @@ static crumb_status read_rope_freqs(void *ctx, crumb_error *err) {
     return CRUMB_OK;
 }
 
-static void bind(crumb_weights *w, const uint8_t *base) {
-    for (size_t i = 0; i < w->n_entries; i++) {
-        crumb_weights_entry *e = &w->entries[i];
-        if (e->matrix) crumb_matrix_bind(e->matrix, &e->layout, base + e->offset);
-        if (e->vector) *e->vector = (const float *)(const void *)(base + e->offset);
+static void bind(packer *p) {
+    for (size_t i = 0; i < p->weights->n_entries; i++) {
+        crumb_weights_entry *e = &p->weights->entries[i];
+        if (e->matrix) crumb_matrix_bind(e->matrix, &e->layout, memory_of(p, e));
+        if (e->vector) *e->vector = (const float *)(const void *)memory_of(p, e);
     }
 }
 
+/* Once in each memory that holds weights; layers take those that lie beside their own. */
+static crumb_status pack_frequencies(packer *p, crumb_network *net, crumb_error *err) {
+    const crumb_weights *w = p->weights;
+    const float *in_memory[CRUMB_WEIGHTS_MEMORIES] = {0};
+    for (int i = 0; i < CRUMB_WEIGHTS_MEMORIES; i++) {
+        if (!w->total_bytes[i]) continue;
+        float *out = (float *)(void *)(p->places[i].base + w->inv_freq_offset[i]);
+        rope_read rope = {p->g, w, &net->hparams, out};
+        CRUMB_TRY(crumb_file_guard(crumb_gguf_path(p->g), read_rope_freqs, &rope, err));
+        CRUMB_TRY(commit(&p->places[i], w->inv_freq_offset[i], net->hparams.rope_dims / 2 * sizeof(float), err));
+        in_memory[i] = out;
+    }
+    for (uint32_t i = 0; i < net->hparams.num_hidden_layers; i++)
+        net->layers[i].inv_freq = in_memory[w->memories ? w->memories[i] : 0];
+    return CRUMB_OK;
+}
+
 crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_network *net,
-                                const crumb_weights_place *place, int n_threads, crumb_progress_fn progress,
+                                const crumb_weights_place *places, int n_threads, crumb_progress_fn progress,
                                 void *progress_user, crumb_error *err) {
     packer p = {.g = g,
                 .weights = w,
-                .place = place,
-                .base = place->base,
-                .embedding = place->index ? &net->embedding : NULL,
+                .places = places,
+                .embedding = &net->embedding,
                 .caller = &thread_marker,
                 .progress = progress,
                 .progress_user = progress_user};
-    bind(w, place->base);
-    float *inv_freq = (float *)(void *)(place->base + w->inv_freq_offset);
-    net->inv_freq = inv_freq;
-    rope_read rope = {g, w, &net->hparams, inv_freq};
-    crumb_status status = crumb_file_guard(crumb_gguf_path(g), read_rope_freqs, &rope, err);
-    if (status == CRUMB_OK) status = commit(place, w->inv_freq_offset, net->hparams.rope_dims / 2 * sizeof(float), err);
+    bind(&p);
+    crumb_status status = pack_frequencies(&p, net, err);
     if (status == CRUMB_OK) status = make_items(&p, err);
     if (status == CRUMB_OK) status = crumb_parallel_for(n_threads, p.n_items, pack_one, &p, err);
-    if (net->tied) net->head.matrix = net->embedding;
+    if (net->tied && !w->head_apart) net->head.matrix = net->embedding;
     w->freed_bytes = atomic_load(&p.freed);
     free(p.items);
     free(p.left);

@@ -9,6 +9,8 @@
 /* State of one planning pass. */
 typedef struct planner {
     const crumb_gguf *g;
+    const uint8_t *memories; /* of layers and head; NULL: all in the first */
+    uint8_t memory;          /* that entries are added to */
     crumb_network *net;
     crumb_weights *out;
     bool *used; /* per tensor of the file */
@@ -21,6 +23,7 @@ static uint32_t dim_value(const crumb_hparams *h, crumb_dim d) {
     case CRUMB_DIM_FF: return h->intermediate_size;
     case CRUMB_DIM_Q: return h->num_attention_heads * h->head_dim;
     case CRUMB_DIM_KV: return h->num_key_value_heads * h->head_dim;
+    case CRUMB_DIM_HEAD: return h->head_dim;
     case CRUMB_DIM_VOCAB: return h->vocab_size;
     case CRUMB_DIM_ROPE_HALF: return h->rope_dims / 2;
     case CRUMB_DIM_ONE: break;
@@ -37,9 +40,7 @@ static crumb_status take(planner *p, const char *name, uint64_t k, uint64_t m, b
         if (!required) return CRUMB_OK;
         return crumb_fail(p->err, CRUMB_ERR_FORMAT, "tensor '%s' is missing", name);
     }
-    if (!t->supported)
-        return crumb_fail(p->err, CRUMB_ERR_UNSUPPORTED, "tensor '%s' has type %u, which crumb does not know", name,
-                          t->type_id);
+    if (!t->supported) return crumb_gguf_require_tensor(p->g, name, out, p->err); /* which says why */
     if (t->dims[0] != k || t->dims[1] != m || t->dims[2] != 1 || t->dims[3] != 1)
         return crumb_fail(p->err, CRUMB_ERR_FORMAT,
                           "tensor '%s' is %llu x %llu, but the model's keys ask for %llu x %llu", name,
@@ -58,12 +59,13 @@ static crumb_status add_entry(planner *p, crumb_weights_entry entry, uint64_t n_
         w->entries = grown;
         w->capacity = larger;
     }
-    entry.offset = w->total_bytes;
+    uint64_t *total = &w->total_bytes[p->memory], end;
+    entry.memory = p->memory;
+    entry.offset = *total;
     w->entries[w->n_entries++] = entry;
-    uint64_t end;
-    if (!crumb_add_u64(w->total_bytes, n_bytes, &end) || end > INT64_MAX)
+    if (!crumb_add_u64(*total, n_bytes, &end) || end > INT64_MAX)
         return crumb_fail(p->err, CRUMB_ERR_FORMAT, "the tensors' sizes overflow");
-    w->total_bytes = crumb_round_up(end, 64);
+    *total = crumb_round_up(end, 64);
     return CRUMB_OK;
 }
 
@@ -98,8 +100,9 @@ static crumb_status add_matrix(planner *p, const char *name, uint64_t m, uint64_
     return add_entry(p, entry, entry.layout.total_bytes);
 }
 
-/* PREFIX.weight with its optional .scale and .bias. */
-static crumb_status add_weight(planner *p, const char *prefix, uint64_t m, uint64_t k, bool required, crumb_weight *w) {
+/* PREFIX.weight with its optional .scale and .bias, which may have to be there. */
+static crumb_status add_weight(planner *p, const char *prefix, uint64_t m, uint64_t k, bool required, bool biased,
+                               crumb_weight *w) {
     char name[160];
     w->scale = 1;
     snprintf(name, sizeof name, "%s.weight", prefix);
@@ -107,7 +110,7 @@ static crumb_status add_weight(planner *p, const char *prefix, uint64_t m, uint6
     snprintf(name, sizeof name, "%s.scale", prefix);
     CRUMB_TRY(add_scalar(p, name, &w->scale));
     snprintf(name, sizeof name, "%s.bias", prefix);
-    return add_vector(p, name, m, false, &w->bias);
+    return add_vector(p, name, m, biased, &w->bias);
 }
 
 static crumb_status plan_layer(planner *p, uint32_t index) {
@@ -123,8 +126,8 @@ static crumb_status plan_layer(planner *p, uint32_t index) {
             CRUMB_TRY(add_vector(p, name, k, true, (const float **)(void *)(layer + rule->offset)));
         } else {
             snprintf(name, sizeof name, "blk.%u.%s", index, rule->name);
-            CRUMB_TRY(
-                add_weight(p, name, dim_value(h, rule->m), k, true, (crumb_weight *)(void *)(layer + rule->offset)));
+            CRUMB_TRY(add_weight(p, name, dim_value(h, rule->m), k, true, rule->biased,
+                                 (crumb_weight *)(void *)(layer + rule->offset)));
         }
     }
     return CRUMB_OK;
@@ -140,25 +143,52 @@ static crumb_status refuse_unused(planner *p) {
     return CRUMB_OK;
 }
 
+static uint8_t memory_of(const planner *p, uint32_t layer) {
+    return p->memories ? p->memories[layer] : 0;
+}
+
+/* The head, which may be the embedding once more. */
+static crumb_status plan_head(planner *p) {
+    crumb_network *net = p->net;
+    const crumb_hparams *h = &net->hparams;
+    p->memory = memory_of(p, h->num_hidden_layers);
+    CRUMB_TRY(add_vector(p, "output_norm.weight", h->hidden_size, true, &net->output_norm));
+    net->tied = crumb_gguf_find_tensor(p->g, "output.weight") == NULL;
+    CRUMB_TRY(add_weight(p, "output", h->vocab_size, h->hidden_size, !net->tied, false, &net->head));
+    p->out->head_apart = net->tied && p->memory != memory_of(p, 0);
+    if (!p->out->head_apart) return CRUMB_OK;
+    return add_matrix(p, "token_embd.weight", h->vocab_size, h->hidden_size, true, &net->head.matrix);
+}
+
+static void plan_frequencies(planner *p) {
+    for (int i = 0; i < CRUMB_WEIGHTS_MEMORIES; i++) {
+        p->out->inv_freq_offset[i] = p->out->total_bytes[i];
+        if (p->out->total_bytes[i])
+            p->out->total_bytes[i] += crumb_round_up((uint64_t)p->net->hparams.rope_dims / 2 * sizeof(float), 64);
+    }
+}
+
 static crumb_status plan_all(planner *p) {
     crumb_network *net = p->net;
     const crumb_hparams *h = &net->hparams;
+    p->memory = memory_of(p, 0);
     CRUMB_TRY(add_matrix(p, "token_embd.weight", h->vocab_size, h->hidden_size, true, &net->embedding));
-    CRUMB_TRY(add_vector(p, "output_norm.weight", h->hidden_size, true, &net->output_norm));
-    net->tied = crumb_gguf_find_tensor(p->g, "output.weight") == NULL;
-    CRUMB_TRY(add_weight(p, "output", h->vocab_size, h->hidden_size, !net->tied, &net->head));
-    for (uint32_t i = 0; i < h->num_hidden_layers; i++) CRUMB_TRY(plan_layer(p, i));
+    CRUMB_TRY(plan_head(p));
+    for (uint32_t i = 0; i < h->num_hidden_layers; i++) {
+        p->memory = memory_of(p, i);
+        CRUMB_TRY(plan_layer(p, i));
+    }
     CRUMB_TRY(take(p, "rope_freqs.weight", h->rope_dims / 2, 1, false, &p->out->rope_freqs));
     if (p->out->rope_freqs && !is_dense(p->out->rope_freqs))
         return crumb_fail(p->err, CRUMB_ERR_UNSUPPORTED, "tensor 'rope_freqs.weight' should be F32");
-    p->out->inv_freq_offset = p->out->total_bytes;
-    p->out->total_bytes += crumb_round_up((uint64_t)h->rope_dims / 2 * sizeof(float), 64);
+    plan_frequencies(p);
     return refuse_unused(p);
 }
 
-crumb_status crumb_weights_plan(const crumb_gguf *g, crumb_network *net, crumb_weights *out, crumb_error *err) {
-    *out = (crumb_weights){0};
-    planner p = {.g = g, .net = net, .out = out, .err = err};
+crumb_status crumb_weights_plan(const crumb_gguf *g, const uint8_t *memories, crumb_network *net, crumb_weights *out,
+                                crumb_error *err) {
+    *out = (crumb_weights){.memories = memories};
+    planner p = {.g = g, .memories = memories, .net = net, .out = out, .err = err};
     /* a file names each layer's tensors, so more layers than tensors is a lie that must not be allocated for */
     if (net->hparams.num_hidden_layers > crumb_gguf_n_tensors(g))
         return crumb_fail(err, CRUMB_ERR_FORMAT, "the file has fewer tensors than layers: 'blk.%u' is missing",

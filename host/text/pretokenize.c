@@ -18,9 +18,14 @@
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^" SPACES                               \
     "\\p{L}\\p{N}]+[\\r\\n]*|[" SPACES "]*[\\r\\n]+" SPACES_END
 
+#define WORDS_QWEN2                                                                                                    \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" SPACES "\\p{L}\\p{N}]+[\\r\\n]*|[" SPACES \
+    "]*[\\r\\n]+" SPACES_END
+
 static const char *const gpt2[] = {WORDS_GPT2, NULL};
 static const char *const smollm[] = {"\\p{N}", WORDS_GPT2, NULL};
 static const char *const llama3[] = {WORDS_LLAMA3, NULL};
+static const char *const qwen2[] = {WORDS_QWEN2, NULL};
 static const char *const falcon[] = {"[\\p{P}$+<=>^~|`]+", WORDS_GPT2, "[0-9]{3}", NULL};
 static const char *const plain[] = {"[\\p{P}$+<=>^~|]+", WORDS_GPT2, "\\p{N}+", "[0-9]{3}", NULL};
 
@@ -63,6 +68,11 @@ static const crumb_pretokenizer table[] = {
     {"smaug-bpe", llama3, false, false, NULL},
     {"glm4", llama3, false, false, NULL},
     {"chatglm-bpe", llama3, false, false, NULL},
+    {"qwen2", qwen2, false, false, NULL},
+    {"deepseek-r1-qwen", qwen2, false, false, NULL},
+    {"stablelm2", qwen2, false, false, NULL},
+    {"megrez", qwen2, false, false, NULL},
+    {"kormo", qwen2, false, false, NULL},
     {"falcon", falcon, false, false, NULL},
 };
 

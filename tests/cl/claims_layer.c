@@ -1,5 +1,6 @@
-/* An OpenCL layer (the loader's OPENCL_LAYERS) that makes every device claim matrix instructions for sub-groups of 16,
- * and nothing else: a real driver beneath, which computes, and a lie about what it knows. */
+/* An OpenCL layer (the loader's OPENCL_LAYERS) that makes every device claim what it is not: a real driver beneath,
+ * which computes, and a lie about what it knows. CRUMB_CLAIM=matrix: matrix instructions for sub-groups of 16; gpu: to
+ * be an integrated GPU. */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <CL/cl_icd.h>
@@ -24,7 +25,15 @@ static cl_int give(const void *value, size_t n, size_t size, void *out, size_t *
     return CL_SUCCESS;
 }
 
-static cl_int CL_API_CALL device_info(cl_device_id id, cl_device_info name, size_t size, void *out, size_t *n_out) {
+static cl_int CL_API_CALL gpu_info(cl_device_id id, cl_device_info name, size_t size, void *out, size_t *n_out) {
+    const cl_device_type type = CL_DEVICE_TYPE_GPU;
+    const cl_bool unified = CL_TRUE;
+    if (name == CL_DEVICE_TYPE) return give(&type, sizeof type, size, out, n_out);
+    if (name == CL_DEVICE_HOST_UNIFIED_MEMORY) return give(&unified, sizeof unified, size, out, n_out);
+    return below->clGetDeviceInfo(id, name, size, out, n_out);
+}
+
+static cl_int CL_API_CALL matrix_info(cl_device_id id, cl_device_info name, size_t size, void *out, size_t *n_out) {
     const size_t sizes[] = {16, 32};
     size_t n = 0;
     if (name == SUB_GROUP_SIZES) return give(sizes, sizeof sizes, size, out, n_out);
@@ -49,9 +58,10 @@ EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n_entries, const struct _cl_icd_di
                                       const struct _cl_icd_dispatch **out) {
     const size_t most = sizeof own / sizeof own.clGetPlatformIDs, n = n_entries < most ? n_entries : most;
     if (!target || !n_own || !out) return CL_INVALID_VALUE;
+    const char *claim_of = getenv("CRUMB_CLAIM");
     below = target;
     memcpy(&own, target, n * sizeof own.clGetPlatformIDs);
-    own.clGetDeviceInfo = device_info;
+    own.clGetDeviceInfo = claim_of && strcmp(claim_of, "gpu") == 0 ? gpu_info : matrix_info;
     *n_own = (cl_uint)n;
     *out = &own;
     return CL_SUCCESS;

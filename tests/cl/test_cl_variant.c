@@ -85,11 +85,73 @@ static void rules_and_unknown_knobs_refuse(void **state) {
     assert_false(crumb_cl_variant_make(row, "slices=4", &v)); /* 8 rows need 8 slices */
 }
 
+static void gemm_splits_columns_or_rows(void **state) {
+    (void)state;
+    const crumb_cl_kernel *row = find("gemm_u2_16x128__dpas16"), *gemv = find("gemv_u2__dpas16");
+    crumb_cl_variant v;
+    assert_true(crumb_cl_variant_make(row, "slices=4 across=1", &v));
+    assert_int_equal(v.kernel.local_size, 64);
+    assert_int_equal(v.kernel.tiles, 8);
+    assert_int_equal(v.kernel.tokens, 16);
+    assert_int_equal(v.kernel.slices, 4);
+    assert_false(crumb_cl_variant_make(row, "slices=4", &v)); /* four across */
+    assert_false(crumb_cl_variant_make(row, "tn=16", &v));    /* more sums than registers */
+    assert_true(crumb_cl_variant_make(gemv, "step=8 slices=32", &v));
+    assert_int_equal(v.kernel.step, 8);
+    assert_int_equal(v.kernel.local_size, 512);
+    assert_false(crumb_cl_variant_make(gemv, "step=32", &v)); /* 4 KB: no 2D block is as large */
+    assert_true(crumb_cl_variant_make(find("gemv_u3__dpas16"), "step=32", &v));
+}
+
+static const char *selected(uint32_t sub_group, uint32_t xe_cores, uint32_t m, uint32_t n) {
+    const crumb_matrix w = {.bits = 2, .mul = 1, .m = m, .k = 2560, .group = 2560};
+    const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 8};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 64 << 10, 1024, xe_cores};
+    return crumb_cl_linear_select(&use, n, &target)->name;
+}
+
+/* Where a work-group of the kernel of highest rank has so many rows of weights that cores would have none. */
+static void small_matrices_split_k(void **state) {
+    (void)state;
+    assert_string_equal(selected(16, 20, 6912, 32), "gemm_u2_8x64__dpas16");
+    assert_string_equal(selected(16, 20, 640, 32), "gemm_u2_8x64_split__dpas16");
+    assert_string_equal(selected(16, 0, 640, 32), "gemm_u2_8x64__dpas16"); /* who knows */
+    assert_string_equal(selected(16, 20, 640, 512), "gemm_u2_16x128__dpas16");
+    assert_string_equal(selected(16, 20, 640, 1), "gemv_u2__dpas16");
+    assert_string_equal(selected(8, 32, 640, 1), "gemv_u2_small__dpas8");
+    assert_string_equal(selected(8, 32, 6912, 1), "gemv_u2__dpas8");
+    assert_string_equal(selected(8, 32, 6912, 512), "gemm_u2_32x32__dpas8");
+    assert_string_equal(selected(8, 32, 640, 32), "gemm_u2_8x64_split__dpas8");
+}
+
+/* Each code of a few rows has a place of its own. */
+static void activations_have_places(void **state) {
+    (void)state;
+    enum { N = 9, K = 192 };
+    size_t n;
+    const crumb_cl_kernel *rows = crumb_cl_kernels(&n);
+    for (size_t i = 0; i < n; i++) {
+        bool taken[16 * K] = {false};
+        const uint64_t n_bytes = crumb_cl_linear_x_bytes(N, K);
+        if (rows[i].op != CRUMB_CL_LINEAR) continue;
+        assert_true(n_bytes <= sizeof taken);
+        for (uint32_t row = 0; row < N; row++)
+            for (uint32_t k = 0; k < K; k++) {
+                const uint64_t place = crumb_cl_linear_x_place(&rows[i], K, row, k);
+                assert_true(place < n_bytes && !taken[place]);
+                taken[place] = true;
+            }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(number_0_is_the_row),
         cmocka_unit_test(combinations_are_what_they_say),
         cmocka_unit_test(rules_and_unknown_knobs_refuse),
+        cmocka_unit_test(gemm_splits_columns_or_rows),
+        cmocka_unit_test(small_matrices_split_k),
+        cmocka_unit_test(activations_have_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

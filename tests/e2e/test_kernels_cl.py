@@ -52,6 +52,22 @@ class OpenCl(CommandTest):
         text = self.succeeds("kernels", "support", "--device", "gpu0").stdout
         self.assertIn("it needs matrix instructions, which the device does not have", text)
 
+    def test_a_profile_of_the_machine(self):
+        env = {"XDG_CACHE_HOME": self.folder.name}
+        self.succeeds("devices", "--measure", "--rounds", "1", env=env)
+        model = ["plan", "--synthetic", "llama3-8b:u2", "--json"]
+        plan = json.loads(self.succeeds(*model, env=env).stdout)
+        self.assertEqual({layer["decode"]["device"] for layer in plan["layers"]}, {"cpu"})  # others only by name
+        if not self.exact:  # cannot be used, and therefore is not measured
+            return
+        figures = {f["key"]: f["value"] for f in plan["figures"]}
+        for key in ("read_gb_s", "kernels.crumb.work.u2.gops", "kernels.crumb.launch_us"):
+            self.assertGreater(figures["gpu0." + key], 0)
+        self.assertNotIn("gpu0.transfer_gb_s", figures)  # keys and values are where both see them
+        self.assertLessEqual(figures["gpu0.together_gb_s"], figures["gpu0.read_gb_s"])
+        named = json.loads(self.succeeds(*model, "--device", "gpu0", env=env).stdout)
+        self.assertEqual({layer["decode"]["device"] for layer in named["layers"]}, {"gpu0"})
+
     def test_test_counts(self):
         done = crumb("kernels", "test", *SMALL, "--seed", "4", "--json")
         self.assertIn(done.returncode, (0,) if self.exact else (0, 6), done.stderr)
@@ -59,7 +75,7 @@ class OpenCl(CommandTest):
         self.assertEqual((result["run"], result["skipped"], result["seed"]), (1, 0, 4))
         self.assertEqual(result["kernels"][0]["values"] % 48, 0)
         if result["failed"]:
-            self.assertIn("again: crumb kernels test --device gpu0 --filter " + KERNEL, result["kernels"][0]["failure"])
+            self.assertIn("again: crumb kernels test --backend cl --device gpu0 --filter " + KERNEL, result["kernels"][0]["failure"])
         skipped = crumb("kernels", "test", "--backend", "cl", "--filter", "gemm_u2_16x128__dpas16")
         self.assertEqual(skipped.returncode, 1)
         self.assertRegex(skipped.stdout, "skipped +it needs matrix instructions")

@@ -91,6 +91,7 @@ class Parsing(CommandTest):
         self.fails(2, "run", "--top-p", "1.5", says="out of range")
         self.fails(2, "run", "--temp", "nan", says="not a number")
         self.fails(2, "run", "--activation", "flat", says="auto|float|row|group")
+        self.fails(2, "run", "--cpu-kind", "x", says="auto|p|e|all")
         self.fails(2, "bench", "-p", "8-2+0", says="step")
         self.fails(2, "bench", "-p", "0-8*2", says="zero")
         self.fails(2, "bench", "-p", "1,", says="whole numbers")
@@ -129,7 +130,7 @@ class Devices(CommandTest):
         self.fails(4, "run", "-n", "1", env={"CRUMB_DEVICE": "gpu0", **self.NO_MODULES}, says="gpu0")
 
     def test_names_that_mean_nothing(self):
-        for flags in [("-dev", "cpu+gpu0"), ("--device", "gpu"), ("--backend", "ze")]:
+        for flags in [("-dev", "gpu0+cpu"), ("--device", "gpu"), ("--backend", "ze")]:
             self.fails(4, "run", "-n", "1", *flags, says=flags[1])
         self.fails(2, "run", "-n", "1", "--device", "cpu", "--backend", "cl", says="does not drive")
         self.fails(2, "run", "-n", "1", "--device", "gpu0", "--backend", "cpu", says="does not drive")

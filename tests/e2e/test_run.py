@@ -42,6 +42,9 @@ class Text(CommandTest):
             for batch in (1, 512):
                 again = self.succeeds("run", "-s", "2", "-n", "40", "-t", threads, "-ub", batch).stdout
                 self.assertEqual(again, texts[2])
+        for way in ("split", "chunks", "auto"):
+            again = self.succeeds("run", "-s", "2", "-n", "40", "-t", "3", "--balance", way, "--cpu-kind", "all").stdout
+            self.assertEqual(again, texts[2])
 
     def test_the_printed_seed_gives_the_text_again(self):
         first = self.succeeds("run", "-n", "30")
@@ -98,8 +101,17 @@ class Text(CommandTest):
         self.assertEqual(self.succeeds("run", "-n", "3", "--log-disable", "-ngl", "9").stderr, "")
         self.assertNotIn("\x1b", self.succeeds("run", "-n", "3").stdout)
         self.assertTrue(self.succeeds("run", "-n", "3", "--color", "-p", "One").stdout.startswith("\x1b[33mOne\x1b[0m"))
-        self.assertIn("-ngl: ", self.succeeds("run", "-n", "1", "-ngl", "9").stderr)
-        self.assertNotIn("-ngl: ", self.succeeds("run", "-n", "1", "-ngl", "0").stderr)
+        self.fails(2, "run", "--split", "half", says="--split half")
+
+    def test_explain(self):
+        done = self.succeeds("run", "-n", "30", "--ignore-eos", "--device", "cpu", "--profile", "lnl", "--explain")
+        for words in ("explain: layers: cpu", "prefill on cpu", "decode of 29 tokens: predicted", "measured",
+                      "times what the profile says", "us of each token"):
+            self.assertIn(words, done.stderr)
+        self.assertNotIn("explain:", self.succeeds("run", "-n", "3").stderr)
+        done = self.succeeds("run", "-n", "3", "--explain", "--profile", "none")
+        self.assertIn("nothing is predicted: --profile none", done.stderr)
+        self.fails(2, "run", "-n", "3", "--explain", "--profile", "nothing", says="no machine 'nothing'")
 
     def test_targets(self):
         texts = {t: self.succeeds("run", "--temp", "0", "-n", "30", "--target", t).stdout

@@ -48,7 +48,7 @@ class Suite(CommandTest):
                           "--tuning", database)
             *problems, last = self.rows("--filter", "tuned", "--tuning", database)
             self.assertEqual(len(problems), 1)
-            self.assertIn("256 x 512 x 1, gemv_u2_i8", problems[0]["what"])
+            self.assertRegex(problems[0]["what"], "256 x 512 x 1, gem[mv]_u2_i8")  # which is fastest, the machine says
             self.assertEqual((last["measured"], last["ratio"], last["wanted"]), (1, problems[0]["ratio"], 1.05))
         (nothing,) = self.rows("--filter", "tuned", "--tuning", "none")
         self.assertIsNone(nothing["ratio"])

@@ -6,7 +6,9 @@ import re
 import tempfile
 import unittest
 
-from command import MODEL, CommandTest
+from command import MODEL, SOURCE, CommandTest
+
+ORACLE = os.path.join(SOURCE, "tests", "oracle")
 
 STORY = ("Once upon a time there was a little girl. She had a red ball. One day she went to the park with her mom. "
          "The ball fell into the pond, and a kind duck gave it back. They were happy. ") * 4
@@ -90,6 +92,17 @@ class Inspect(CommandTest):
         self.assertEqual(sum(t["n_tensors"] for t in document["totals"]), len(document["tensors"]))
         self.assertEqual(sum(t["n_bytes"] for t in document["totals"]), sum(t["n_bytes"] for t in document["tensors"]))
 
+    def test_safetensors(self):
+        page = self.succeeds("inspect", f"{ORACLE}/safetensors/dtypes.safetensors").stdout
+        for word in ("f16", "3 x 5", "F64", "120", "1 tensors"):
+            self.assertIn(word, page)
+        self.fails(3, "run", f"{ORACLE}/safetensors", "x", says="convert_hf_to_gguf.py")
+        folder, index = f"{ORACLE}/safetensors", f"{ORACLE}/safetensors/model.safetensors.index.json"
+        a, b = (json.loads(self.succeeds("inspect", path, "--json").stdout) for path in (folder, index))
+        self.assertEqual(a, b)
+        self.assertEqual([(t["name"], t["type"], t["shape"]) for t in a["tensors"]],
+                         [("a.bias", "F32", [4]), ("a.weight", "F16", [4, 2]), ("b.weight", "F16", [2, 2])])
+
     def test_the_embedded_model(self):
         a, b = (json.loads(self.succeeds("inspect", *m, "--json").stdout) for m in ([], [MODEL]))
         self.assertEqual(a["tensors"], b["tensors"])
@@ -97,6 +110,12 @@ class Inspect(CommandTest):
 
 
 class Tokenize(CommandTest):
+    def test_a_tokenizer_json_is_like_its_gguf(self):
+        folder = f"{ORACLE}/vocabs"
+        a, b = (self.succeeds("tokenize", f"{folder}/qwen2.{end}", "Hello wor1d", "--ids").stdout for end in ("json", "gguf"))
+        self.assertEqual(a, b)
+        self.fails(3, "tokenize", f"{ORACLE}/safetensors/model.safetensors.index.json", "x", says="'model'")
+
     def test_ids_join_to_the_text(self):
         text = "Once upon a time, a cat sat.\n"
         document = json.loads(self.succeeds("tokenize", "-p", text, "--no-bos", "--json").stdout)

@@ -25,12 +25,15 @@ host/graph host/base/ host/backend.h host/lowbit/ host/model/
 host/model host/base/ host/backend.h host/lowbit/ host/container/ host/graph/
 host/sample host/base/ host/crumb.h
 scheduler host/base/
-cpu host/base/ host/backend.h host/lowbit/ host/kernel/
+cpu host/base/ host/backend.h host/lowbit/ host/kernel/ scheduler/topology.h scheduler/balance.h scheduler/choice.h scheduler/chunks.h
 cl host/base/ host/backend.h host/lowbit/ host/kernel/
-spirv host/base/ host/backend.h host/lowbit/ host/kernel/ cl/kernels/
+spirv host/base/ host/backend.h host/lowbit/ host/kernel/ cl/
 RULES
 
-library=(host cpu cl)
+found 'cl/ is the same for every API: only cl/opencl/ knows OpenCL' \
+    "$(grep -nE '^#include ("cl/opencl/|<CL/)' cl/*.[ch] || true)"
+
+library=(host cpu cl spirv scheduler)
 found 'POSIX outside host/base/{cache,file,memory,module,process,thread}.c' \
     "$(grep -rnE '#include <(unistd|pthread|fcntl|sched|signal|setjmp|dirent|dlfcn|poll|spawn|semaphore|sys/[a-z]*|linux/[a-z]*)\.h>' \
         "${library[@]}" | grep -vE '^host/base/(cache|file|memory|module|process|thread)\.c:' || true)"
@@ -38,9 +41,9 @@ found 'the library exits, aborts or prints' \
     "$(grep -rnE '(^|[^A-Za-z0-9_])(exit|_exit|abort|assert|printf|fprintf|vprintf|puts|fputs|putchar|perror)\(' \
         "${library[@]}" --include='*.[ch]' || true)"
 found 'left for later' "$(grep -rnE '\b(TODO|FIXME|XXX)\b|#if 0' --include='*.[ch]' --include='*.sh' --include='*.py' \
-    host cpu cl tools tests | grep -v '^tests/gates/rules.sh:' || true)"
-found 'a path of one machine' "$(grep -rnE '(^|[^A-Za-z0-9_}.])/(work|root|mnt)/' host cpu cl tools tests ./*.md |
+    host cpu cl spirv scheduler tools tests | grep -v '^tests/gates/rules.sh:' || true)"
+found 'a path of one machine' "$(grep -rnE '(^|[^A-Za-z0-9_}.])/(work|root|mnt)/' host cpu cl spirv scheduler tools tests ./*.md |
     grep -v '^tests/gates/rules.sh:' || true)"
-found 'longer than 700 lines' "$(find host cpu cl tools tests \( -name '*.[ch]' -o -name '*.py' -o -name '*.sh' \) -print0 |
+found 'longer than 700 lines' "$(find host cpu cl spirv scheduler tools tests \( -name '*.[ch]' -o -name '*.py' -o -name '*.sh' \) -print0 |
     xargs -0 wc -l | awk '$1 > 700 && $2 != "total"')"
 exit $status

@@ -149,7 +149,7 @@ static crumb_plan *record(const shape *s, crumb_kv_cache *kv, uint32_t max_rows)
     const uint32_t widths[N_VALUES] = {s->hidden, s->hidden, q,         kv_width,  kv_width,  q,
                                        s->ff,     s->ff,     s->hidden, s->hidden, s->n_vocab};
     crumb_value_info values[N_VALUES];
-    for (uint32_t i = 0; i < N_VALUES; i++) values[i] = (crumb_value_info){widths[i], i};
+    for (uint32_t i = 0; i < N_VALUES; i++) values[i] = (crumb_value_info){.width = widths[i], .slot = i};
     crumb_plan_desc desc = {.ops = ops,
                             .n_ops = n_ops,
                             .values = values,
@@ -197,7 +197,12 @@ int main(int argc, char **argv) {
     crumb_device_params params = {.target = argc > 5 ? argv[5] : NULL, .n_threads = atoi(argv[4]), .log = print_log};
     check(backend->device.open(&params, &device, &err));
     build(s);
-    crumb_kv_params kv_params = {s->n_layers, 1, position + n_rows, s->n_head_kv, s->head_dim, CRUMB_KV_F16};
+    crumb_kv_params kv_params = {.n_layers = s->n_layers,
+                                 .n_sequences = 1,
+                                 .n_ctx = position + n_rows,
+                                 .n_head_kv = s->n_head_kv,
+                                 .head_dim = s->head_dim,
+                                 .type = CRUMB_KV_F16};
     crumb_kv_cache *kv;
     uint64_t kv_bytes;
     check(backend->device.kv_create(device, &kv_params, &kv, &kv_bytes, &err));

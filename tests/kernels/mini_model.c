@@ -54,7 +54,7 @@ static uint8_t *random_tensor(uint32_t *state, crumb_type type, uint64_t m, uint
     return bytes;
 }
 
-static void make_weights(uint32_t *state, crumb_type type, uint32_t m, uint32_t k, mini_weights *out) {
+void mini_weights_create(uint32_t *state, crumb_type type, uint32_t m, uint32_t k, mini_weights *out) {
     crumb_error err = {0};
     crumb_matrix_layout layout;
     uint64_t n_bytes;
@@ -187,23 +187,24 @@ static void make_ops(mini_model *m, crumb_act_quant act) {
     add_part(add_linear(m, MINI_LAYERS, LAST_NORMED, CRUMB_NO_VALUE, act), &m->head, LOGITS);
 }
 
-void mini_create(mini_model *m, crumb_act_quant act, uint32_t seed, uint32_t n_sequences, uint32_t n_ctx) {
+void mini_create(mini_model *m, crumb_act_quant act, crumb_type v, uint32_t seed, uint32_t n_sequences,
+                 uint32_t n_ctx) {
     memset(m, 0, sizeof *m);
     uint32_t s = seed;
     /* Per row: the types that have one scale per row of activations; a mixture otherwise. */
     bool row = act == CRUMB_ACT_ROW;
     crumb_type small = row ? CRUMB_TYPE_Q8_0 : CRUMB_TYPE_Q4_0, other = row ? CRUMB_TYPE_F32 : CRUMB_TYPE_Q4_1;
-    make_weights(&s, CRUMB_TYPE_F16, MINI_VOCAB, MINI_HIDDEN, &m->embedding);
-    make_weights(&s, row ? CRUMB_TYPE_Q8_0 : CRUMB_TYPE_F16, MINI_VOCAB, MINI_HIDDEN, &m->head);
+    mini_weights_create(&s, CRUMB_TYPE_F16, MINI_VOCAB, MINI_HIDDEN, &m->embedding);
+    mini_weights_create(&s, row ? CRUMB_TYPE_Q8_0 : CRUMB_TYPE_F16, MINI_VOCAB, MINI_HIDDEN, &m->head);
     for (int i = 0; i < MINI_LAYERS; i++) {
         mini_layer *l = &m->layers[i];
-        make_weights(&s, small, MINI_HEADS * MINI_DIM, MINI_HIDDEN, &l->q);
-        make_weights(&s, other, MINI_KV_HEADS * MINI_DIM, MINI_HIDDEN, &l->k);
-        make_weights(&s, CRUMB_TYPE_BF16, MINI_KV_HEADS * MINI_DIM, MINI_HIDDEN, &l->v);
-        make_weights(&s, CRUMB_TYPE_F32, MINI_HIDDEN, MINI_HEADS * MINI_DIM, &l->o);
-        make_weights(&s, small, MINI_FF, MINI_HIDDEN, &l->gate);
-        make_weights(&s, small, MINI_FF, MINI_HIDDEN, &l->up);
-        make_weights(&s, row ? CRUMB_TYPE_TQ2_0 : CRUMB_TYPE_Q8_0, MINI_HIDDEN, MINI_FF, &l->down);
+        mini_weights_create(&s, small, MINI_HEADS * MINI_DIM, MINI_HIDDEN, &l->q);
+        mini_weights_create(&s, other, MINI_KV_HEADS * MINI_DIM, MINI_HIDDEN, &l->k);
+        mini_weights_create(&s, v, MINI_KV_HEADS * MINI_DIM, MINI_HIDDEN, &l->v);
+        mini_weights_create(&s, CRUMB_TYPE_F32, MINI_HIDDEN, MINI_HEADS * MINI_DIM, &l->o);
+        mini_weights_create(&s, small, MINI_FF, MINI_HIDDEN, &l->gate);
+        mini_weights_create(&s, small, MINI_FF, MINI_HIDDEN, &l->up);
+        mini_weights_create(&s, row ? CRUMB_TYPE_TQ2_0 : CRUMB_TYPE_Q8_0, MINI_HIDDEN, MINI_FF, &l->down);
         fill(&s, l->attention_norm, MINI_HIDDEN, 0.5f, 1.5f);
         fill(&s, l->ff_norm, MINI_HIDDEN, 0.5f, 1.5f);
         fill(&s, l->sub_norm, MINI_FF, 0.5f, 1.5f);

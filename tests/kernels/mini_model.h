@@ -44,8 +44,12 @@ typedef struct mini_model {
     crumb_kv_params kv;
 } mini_model;
 
-/* act: how low-bit layers' activations are quantized. */
-void mini_create(mini_model *m, crumb_act_quant act, uint32_t seed, uint32_t n_sequences, uint32_t n_ctx);
+/* Random weights of a type, packed; `state` is what the next are made from. Their memory is freed with free(). */
+void mini_weights_create(uint32_t *state, crumb_type type, uint32_t m, uint32_t k, mini_weights *out);
+
+/* act: how low-bit layers' activations are quantized. v: the type of the dense weights that make attention's values,
+ * which quantized ops come behind. */
+void mini_create(mini_model *m, crumb_act_quant act, crumb_type v, uint32_t seed, uint32_t n_sequences, uint32_t n_ctx);
 void mini_destroy(mini_model *m);
 
 /* Logits [n_tokens][MINI_VOCAB] of tokens at positions 0.. of one sequence, in double, activations not quantized, K and

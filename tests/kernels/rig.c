@@ -1,5 +1,7 @@
 #include "tests/kernels/rig.h"
 
+#include "host/engine/modules.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,6 +15,20 @@ void rig_ok(crumb_status status) {
     if (status != CRUMB_OK) fail_msg("%s", rig_error.message);
 }
 
+bool rig_find_device(const char *name, const char *target, const crumb_backend **out) {
+    crumb_device *device;
+    const crumb_device_params params = {.target = target, .n_threads = 1};
+    const crumb_module *module;
+    *out = &crumb_backend_cpu;
+    if (strcmp(name, "cpu") != 0) {
+        if (crumb_engine_module_load(name, &module, &rig_error) != CRUMB_OK) return false;
+        *out = module->backend;
+    }
+    if ((*out)->device.open(&params, &device, &rig_error) != CRUMB_OK) return false;
+    (*out)->device.close(device);
+    return true;
+}
+
 crumb_plan_desc rig_describe(const rig *r, uint32_t max_rows) {
     return (crumb_plan_desc){.ops = r->model.ops,
                              .n_ops = r->model.n_ops,
@@ -24,10 +40,11 @@ crumb_plan_desc rig_describe(const rig *r, uint32_t max_rows) {
 }
 
 void rig_open(rig *r, const rig_params *params) {
-    const crumb_device_params device = {.target = params->target, .n_threads = params->n_threads};
+    const crumb_device_params device = {
+        .target = params->target, .n_threads = params->n_threads, .balance = params->balance};
     uint64_t n_bytes;
     *r = (rig){.backend = params->backend};
-    mini_create(&r->model, params->act, 7, RIG_SEQUENCES, RIG_CTX);
+    mini_create(&r->model, params->act, params->f32_v ? CRUMB_TYPE_F32 : CRUMB_TYPE_BF16, 7, RIG_SEQUENCES, RIG_CTX);
     r->model.kv.type = params->kv;
     rig_ok(r->backend->device.open(&device, &r->device, &rig_error));
     rig_ok(r->backend->device.kv_create(r->device, &r->model.kv, &r->kv, &n_bytes, &rig_error));

@@ -18,7 +18,9 @@ typedef struct rig_params {
     crumb_act_quant act;
     crumb_kv_type kv;
     int n_threads;
-    uint32_t max_rows; /* of the plan, and its outputs */
+    uint32_t max_rows;   /* of the plan, and its outputs */
+    bool f32_v;          /* attention's values come of f32 weights, not of bf16 */
+    const char *balance; /* of crumb_device_params */
 } rig_params;
 
 typedef struct rig {
@@ -31,6 +33,9 @@ typedef struct rig {
 
 extern crumb_error rig_error; /* of the call that failed last */
 void rig_ok(crumb_status status);
+
+/* The backend `name`; false, with rig_error: there is none, or it has no such device. */
+bool rig_find_device(const char *name, const char *target, const crumb_backend **out);
 
 void rig_open(rig *r, const rig_params *params);
 void rig_close(rig *r);

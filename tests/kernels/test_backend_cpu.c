@@ -1,5 +1,5 @@
 /* What only the CPU backend has: tiers that agree to the bit, what its devices say, plans that wait for each other. */
-#include "cpu/kernels.h"
+#include "cpu/plan.h"
 #include "host/base/thread.h"
 #include "tests/kernels/rig.h"
 
@@ -18,7 +18,7 @@ static void tiers_agree(void **state) {
     (void)state;
     static float expected[RIG_LOGITS], logits[RIG_LOGITS];
     for (int type = CRUMB_KV_F16; type <= CRUMB_KV_Q8; type++) {
-        rig_params params = {backend, "cpu:scalar", CRUMB_ACT_GROUP, (crumb_kv_type)type, 2, 40};
+        rig_params params = {backend, "cpu:scalar", CRUMB_ACT_GROUP, (crumb_kv_type)type, 2, 40, false, NULL};
         rig_feed(&params, 40, expected);
         for (crumb_isa isa = CRUMB_ISA_AVX2; isa < CRUMB_ISA_COUNT; isa++) {
             if (!crumb_isa_available(isa)) continue;
@@ -29,6 +29,50 @@ static void tiers_agree(void **state) {
             assert_memory_equal(logits, expected, sizeof logits);
         }
     }
+}
+
+/* Parts that no machine would have, in the order 1 : 2 : 3 ..., so that a share's end is no chunk's. */
+static void skew(crumb_device *d, int n_threads) {
+    for (int class = 0; class < CRUMB_BALANCE_CLASSES; class ++)
+        for (int phase = 0; phase < CRUMB_BALANCE_PHASES; phase++) {
+            crumb_balance *b = &d->balances[class][phase];
+            crumb_balance_init(b, n_threads);
+            b->fixed = true;
+            for (int i = 0; i < n_threads; i++)
+                b->ratio[i] = 2.0f * (float)(i + 1) / (float)(n_threads * (n_threads + 1));
+        }
+}
+
+static void feed_in_batches(rig *r, uint32_t batch, float *logits) {
+    crumb_row rows[RIG_TOKENS];
+    for (uint32_t t = 0, n; t < RIG_TOKENS; t += n) {
+        n = RIG_TOKENS - t < batch ? RIG_TOKENS - t : batch;
+        for (uint32_t i = 0; i < n; i++)
+            rows[i] = (crumb_row){.token = rig_token(1, t + i), .sequence = 1, .position = t + i, .wants_output = true};
+        rig_replay(r, rows, n, logits + (size_t)t * MINI_VOCAB);
+    }
+}
+
+/* Chunks, shares by what is measured or by odd ratios, and both in turns: the same bits. */
+static void division_changes_nothing(void **state) {
+    (void)state;
+    static float expected[RIG_LOGITS], logits[RIG_LOGITS];
+    const char *const ways[] = {"split", "chunks", "auto"};
+    const rig_params one = {backend, NULL, CRUMB_ACT_GROUP, CRUMB_KV_F16, 1, 40, false, NULL};
+    rig_feed(&one, 40, expected);
+    for (int n_threads = 2; n_threads <= 6; n_threads += 2)
+        for (int way = 0; way < 3; way++)
+            for (int skewed = 0; skewed < 2; skewed++) {
+                rig r;
+                rig_params params = one;
+                params.n_threads = n_threads;
+                params.balance = ways[way];
+                rig_open(&r, &params);
+                if (skewed) skew(r.device, n_threads);
+                feed_in_batches(&r, skewed ? 40 : 1, logits);
+                assert_memory_equal(logits, expected, sizeof logits);
+                rig_close(&r);
+            }
 }
 
 static void devices_say_what_they_are(void **state) {
@@ -53,7 +97,7 @@ static void devices_say_what_they_are(void **state) {
     rig_ok(backend->device.open(&params, &d, &rig_error));
     crumb_kv_cache *kv;
     uint64_t n_bytes;
-    crumb_kv_params large = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, CRUMB_KV_F16};
+    crumb_kv_params large = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, CRUMB_KV_F16, NULL};
     assert_int_equal(backend->device.kv_create(d, &large, &kv, &n_bytes, &rig_error), CRUMB_ERR_MEMORY);
     large.type = CRUMB_KV_Q8;
     assert_int_equal(backend->device.kv_create(d, &large, &kv, &n_bytes, &rig_error), CRUMB_ERR_MEMORY);
@@ -62,6 +106,12 @@ static void devices_say_what_they_are(void **state) {
     assert_int_equal(backend->device.kv_create(d, &(crumb_kv_params){0}, &kv, &n_bytes, &rig_error),
                      CRUMB_ERR_ARGUMENT);
     backend->device.close(d);
+    params.cpu_kind = "fast";
+    assert_int_equal(backend->device.open(&params, &d, &rig_error), CRUMB_ERR_ARGUMENT);
+    assert_non_null(strstr(rig_error.message, "auto, p, e and all"));
+    params = (crumb_device_params){.balance = "halves"};
+    assert_int_equal(backend->device.open(&params, &d, &rig_error), CRUMB_ERR_ARGUMENT);
+    assert_non_null(strstr(rig_error.message, "auto, split and chunks"));
 }
 
 /* ---- rendezvous -------------------------------------------------------------------------------------------- */
@@ -110,6 +160,7 @@ static void plans_wait_for_each_other(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiers_agree),
+        cmocka_unit_test(division_changes_nothing),
         cmocka_unit_test(devices_say_what_they_are),
         cmocka_unit_test(plans_wait_for_each_other),
     };

@@ -107,12 +107,14 @@ static void run_and_check(const crumb_cpu_kernel *kernel, const crumb_trial_para
 static void check_interleaved(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, crumb_linear_args args,
                               crumb_interleave_fn *interleave, const float *expected, uint32_t n) {
     args.x.interleaved = malloc((size_t)n * args.x.k_padded);
-    assert_non_null(args.x.interleaved);
+    args.x.reach = malloc((size_t)n * args.x.k_padded / CRUMB_TILE_K * CRUMB_Q8_REACH * sizeof *args.x.reach);
+    assert_true(args.x.interleaved && args.x.reach);
     uint32_t half = n > CRUMB_INTERLEAVE_ROWS ? CRUMB_INTERLEAVE_ROWS : 0;
     interleave(&args.x, p->bits, half, n);
     if (half) interleave(&args.x, p->bits, 0, half);
     run_and_check(kernel, p, args, expected, n);
     free(args.x.interleaved);
+    free(args.x.reach);
 }
 
 static bool takes(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, const crumb_matrix *w) {

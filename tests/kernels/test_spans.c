@@ -30,7 +30,7 @@ typedef struct rig {
 
 static void rig_open(rig *r) {
     uint64_t n_bytes;
-    mini_create(&r->model, CRUMB_ACT_GROUP, 3, 1, N_CTX);
+    mini_create(&r->model, CRUMB_ACT_GROUP, CRUMB_TYPE_BF16, 3, 1, N_CTX);
     OK(backend->device.open(&(crumb_device_params){.n_threads = 2}, &r->device, &err));
     OK(backend->device.kv_create(r->device, &r->model.kv, &r->kv, &n_bytes, &err));
     for (uint32_t i = 0; i < N; i++)

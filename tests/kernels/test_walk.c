@@ -50,7 +50,7 @@ static void every_item_is_done_in_order(void **state) {
     for (int n = 1; n <= MAX_THREADS; n += 2) {
         crumb_pool *pool;
         record r = {.n_threads = n, .slow_thread = -1};
-        assert_int_equal(crumb_pool_create(n, &pool, &err), CRUMB_OK);
+        assert_int_equal(crumb_pool_create(n, CRUMB_CORES_AUTO, &pool, &err), CRUMB_OK);
         assert_int_equal(crumb_pool_threads(pool), n);
         crumb_walk_init(&r.walk, pool, n, STEPS, items_of, run_item, &r);
         for (int run = 0; run < 60; run++) {
@@ -68,7 +68,7 @@ static void walks_take_turns(void **state) {
     crumb_error err = {0};
     crumb_pool *pool;
     record a = {.n_threads = 4, .slow_thread = -1};
-    assert_int_equal(crumb_pool_create(4, &pool, &err), CRUMB_OK);
+    assert_int_equal(crumb_pool_create(4, CRUMB_CORES_AUTO, &pool, &err), CRUMB_OK);
     crumb_walk_init(&a.walk, pool, 4, STEPS, items_of, run_item, &a);
     for (int turn = 0; turn < 30; turn++) {
         record b = {.n_threads = 1 + turn % 3, .slow_thread = -1};
@@ -106,7 +106,7 @@ static void all_threads_come(void **state) {
     crumb_error err = {0};
     record r = {.n_threads = 4};
     crumb_pool *pool;
-    assert_int_equal(crumb_pool_create(4, &pool, &err), CRUMB_OK);
+    assert_int_equal(crumb_pool_create(4, CRUMB_CORES_AUTO, &pool, &err), CRUMB_OK);
     crumb_walk_init(&r.walk, pool, 4, 10, one_item_per_thread, wait_for_all, &r);
     crumb_walk_run(&r.walk);
     assert_int_equal(atomic_load(&r.n_wrong), 40);
@@ -114,17 +114,64 @@ static void all_threads_come(void **state) {
     crumb_pool_destroy(pool);
 }
 
+/* ---- shares ------------------------------------------------------------------------------------------------ */
+
+/* Steps of shares between steps of plain items; in some, some threads have none. */
+static uint32_t shares_of(void *ctx, uint32_t step) {
+    const uint32_t all = (1u << ((record *)ctx)->n_threads) - 1, some = 0x55555555u << step % 2 & all;
+    if (step % 4 == 3) return 1 + step % MAX_ITEMS;
+    return CRUMB_WALK_SHARES | (step % 4 == 2 && some ? some : all);
+}
+
+static void run_share(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
+    record *r = ctx;
+    const uint32_t items = shares_of(ctx, step), own = item & ~CRUMB_WALK_SHARES;
+    int wrong = items & CRUMB_WALK_SHARES ? !(item & CRUMB_WALK_SHARES) || !(items >> own & 1) : item >= items;
+    wrong += r->done[step][own] != r->run - 1;
+    if (items & CRUMB_WALK_SHARES && own != (uint32_t)walker->thread)
+        wrong += walker->shared_step != step; /* only who has had a share takes another's */
+    if (walker->thread == r->slow_thread && step % 8 == 1)
+        for (uint64_t start = crumb_now_ns(); crumb_now_ns() - start < 300000;) crumb_thread_yield();
+    r->done[step][own] = r->run;
+    if (wrong) atomic_fetch_add(&r->n_wrong, wrong);
+}
+
+static void every_share_is_done_once(void **state) {
+    (void)state;
+    crumb_error err = {0};
+    for (int n = 1; n <= MAX_THREADS; n += 2) {
+        crumb_pool *pool;
+        record r = {.n_threads = n, .slow_thread = -1};
+        assert_int_equal(crumb_pool_create(n, CRUMB_CORES_AUTO, &pool, &err), CRUMB_OK);
+        crumb_walk_init(&r.walk, pool, n, STEPS, shares_of, run_share, &r);
+        for (int run = 0; run < 60; run++) {
+            r.slow_thread = run % 20 == 5 ? 0 : run % 20 == 10 ? n - 1 : -1;
+            r.run++;
+            crumb_walk_run(&r.walk);
+            for (uint32_t step = 0; step < STEPS; step++) {
+                const uint32_t items = shares_of(&r, step);
+                const bool shares = items & CRUMB_WALK_SHARES;
+                for (uint32_t i = 0; i < MAX_ITEMS; i++)
+                    if (shares ? items >> i & 1 : i < items) assert_int_equal(r.done[step][i], r.run);
+            }
+            assert_int_equal(atomic_load(&r.n_wrong), 0);
+        }
+        crumb_walk_retire(&r.walk);
+        crumb_pool_destroy(pool);
+    }
+}
+
 static void pools_come_and_go(void **state) {
     (void)state;
     crumb_error err = {0};
     for (int i = 0; i < 50; i++) {
         crumb_pool *pool;
-        assert_int_equal(crumb_pool_create(i % 5, &pool, &err), CRUMB_OK);
+        assert_int_equal(crumb_pool_create(i % 5, CRUMB_CORES_AUTO, &pool, &err), CRUMB_OK);
         crumb_pool_destroy(pool); /* its workers may not even have begun */
     }
     crumb_pool_destroy(NULL);
     crumb_pool *pool;
-    assert_int_equal(crumb_pool_create(CRUMB_POOL_MAX_THREADS + 1, &pool, &err), CRUMB_ERR_ARGUMENT);
+    assert_int_equal(crumb_pool_create(CRUMB_POOL_MAX_THREADS + 1, CRUMB_CORES_AUTO, &pool, &err), CRUMB_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "257 threads"));
     assert_null(pool);
 }
@@ -134,6 +181,7 @@ int main(void) {
         cmocka_unit_test(every_item_is_done_in_order),
         cmocka_unit_test(walks_take_turns),
         cmocka_unit_test(all_threads_come),
+        cmocka_unit_test(every_share_is_done_once),
         cmocka_unit_test(pools_come_and_go),
     };
     return cmocka_run_group_tests_name("walk", tests, NULL, NULL);

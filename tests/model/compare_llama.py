@@ -7,8 +7,8 @@ usage: compare_llama.py --build FOLDER tokens NAME                  ten prompts 
                                                       within 0.5 %; an 8-bit KV cache keeps that of f16's in N chunks
        compare_llama.py --build FOLDER memory NAME    no more than its parts and one tensor
 
-NAME is smollm2-Q4_1, smollm2-Q8_0, smollm2-Q4_0, smollm2-F16, ternary-TQ2_0 or ternary-TQ1_0. Without --chunks the
-whole text is judged (100 KiB of English). Exit status 77: a model or program cannot be had here.
+NAME is smollm2-Q4_1, smollm2-Q8_0, smollm2-Q4_0, smollm2-F16, one of SmolLM2's K-quants, smollm2-Q4_K_M ...,
+ternary-TQ2_0 or ternary-TQ1_0. Without --chunks the whole text is judged (100 KiB of English). Exit status 77: a model or program cannot be had here.
 """
 import argparse
 import json

@@ -157,8 +157,14 @@ static void architectures_and_transforms(void **state) {
     add_value(&f, "prism.hadamard.block", U32_TYPE, NULL, 128);
     refuses(&f, CRUMB_ERR_UNSUPPORTED, "prism.hadamard.block");
     f = load("llama-q4_0");
-    add_value(&f, "llama.rope.scaling.type", STRING_TYPE, "yarn", 0);
+    add_value(&f, "llama.rope.scaling.type", STRING_TYPE, "longrope", 0);
     refuses(&f, CRUMB_ERR_UNSUPPORTED, "llama.rope.scaling.type");
+    f = load("llama-q4_0");
+    add_value(&f, "llama.rope.scaling.type", STRING_TYPE, "yarn", 0);
+    refuses(&f, CRUMB_ERR_FORMAT, "llama.rope.scaling.factor");
+    f = load("qwen2-f16-yarn");
+    add_value(&f, "qwen2.rope.scaling.yarn_log_multiplier", U32_TYPE, NULL, 1);
+    refuses(&f, CRUMB_ERR_UNSUPPORTED, "yarn_log_multiplier");
     f = load("llama-q4_0");
     add_value(&f, "llama.expert_count", U32_TYPE, NULL, 8);
     refuses(&f, CRUMB_ERR_UNSUPPORTED, "llama.expert_count");
@@ -204,6 +210,12 @@ static void hyper_parameters(void **state) {
     f = load("llama-bf16");
     set_f32(&f, "llama.rope.scaling.factor", 0.0f);
     refuses(&f, CRUMB_ERR_FORMAT, "llama.rope.scaling.factor");
+    f = load("qwen2-f16-yarn");
+    set_f32(&f, "qwen2.rope.scaling.yarn_beta_fast", -1.0f);
+    refuses(&f, CRUMB_ERR_FORMAT, "qwen2.rope.scaling.yarn_beta_fast");
+    f = load("qwen2-f16-yarn");
+    set_u32(&f, "qwen2.rope.scaling.original_context_length", 0);
+    refuses(&f, CRUMB_ERR_FORMAT, "qwen2.rope.scaling.original_context_length");
 }
 
 static void tensors(void **state) {
@@ -221,6 +233,12 @@ static void tensors(void **state) {
     file_bytes f = load("bitnet-b1.58-i2_s");
     rename_string(&f, "blk.1.ffn_sub_norm.weight", "blk.1.ffn_sux_norm.weight");
     refuses(&f, CRUMB_ERR_FORMAT, "blk.1.ffn_sub_norm.weight");
+    f = load("qwen2-q5_0");
+    rename_string(&f, "blk.1.attn_v.bias", "blk.1.attn_v.bios");
+    refuses(&f, CRUMB_ERR_FORMAT, "blk.1.attn_v.bias");
+    f = load("qwen3-q4_1");
+    rename_string(&f, "blk.0.attn_k_norm.weight", "blk.0.attn_k_norn.weight");
+    refuses(&f, CRUMB_ERR_FORMAT, "blk.0.attn_k_norm.weight");
     f = load("bitnet-tq2_0-scales");
     rename_string(&f, "blk.0.attn_q.scale", "blk.0.attn_q.twist"); /* something that crumb does not know to apply */
     refuses(&f, CRUMB_ERR_UNSUPPORTED, "blk.0.attn_q.twist");
@@ -228,7 +246,7 @@ static void tensors(void **state) {
     set_tensor_rows(&f, "blk.0.attn_k.weight", 16); /* of 24 */
     refuses(&f, CRUMB_ERR_FORMAT, "blk.0.attn_k.weight");
     f = load("llama-q4_0");
-    set_tensor_type(&f, "blk.1.ffn_up.weight", 12); /* Q4_K */
+    set_tensor_type(&f, "blk.1.ffn_up.weight", 16); /* IQ2_XXS */
     refuses(&f, CRUMB_ERR_UNSUPPORTED, "blk.1.ffn_up.weight");
     f = load("llama-q4_0");
     set_tensor_type(&f, "blk.1.ffn_up.weight", 9999);

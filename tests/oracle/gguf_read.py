@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import block_types
+
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 DENSE = {0: "F32", 1: "F16", 30: "BF16"}
 # id: name, weights per block, bytes per block, mul, sub: w = scale * (mul * code - sub) + min
@@ -15,20 +17,18 @@ LOW_BIT = {2: ("Q4_0", 32, 18, 1, 8), 3: ("Q4_1", 32, 20, 1, 0), 8: ("Q8_0", 32,
 
 @dataclass
 class Matrix:
-    """w[m,k] = scale[m,g] * (mul * code[m,k] - sub) + min[m,g], g = k // group; or `w` itself where it is dense."""
+    """w[m,k] = scale[m,g] * value[m,k] + min[m,g], g = k // group; or `w` itself where it is dense."""
     type: str
     w: np.ndarray = None  # float32 [M][K]
-    codes: np.ndarray = None  # int64 [M][K]
+    values: np.ndarray = None  # int64 [M][K]: what codes stand for
     scale: np.ndarray = None  # float32 [M][K/group]
     min: np.ndarray = None
     group: int = 0
-    mul: int = 1
-    sub: int = 0
 
     def to_float(self):
-        if self.codes is None:
+        if self.values is None:
             return self.w
-        wide = np.repeat(self.scale, self.group, axis=1).astype(np.float64) * (self.mul * self.codes - self.sub)
+        wide = np.repeat(self.scale, self.group, axis=1).astype(np.float64) * self.values
         return (wide + np.repeat(self.min, self.group, axis=1)).astype(np.float32)
 
 
@@ -99,7 +99,15 @@ def read_low_bit(kind, data, rows, k):
         low = np.ascontiguousarray(raw[:, 2:4]).view("<f2").astype(np.float32).reshape(rows, -1)
         body = raw[:, 4:]
     codes = codes_of(name, body.astype(np.int64)).reshape(rows, k)
-    return Matrix(name, codes=codes, scale=scale, min=low, group=block, mul=mul, sub=sub)
+    return Matrix(name, values=mul * codes - sub, scale=scale, min=low, group=block)
+
+
+def read_pieces(kind, data, rows, k):
+    name, block, size, group, decode = block_types.TYPES[kind]
+    n = rows * k // block
+    values, scale, low = decode(np.frombuffer(data[:n * size], np.uint8).reshape(n, size))
+    return Matrix(name, values=values.reshape(rows, k), scale=scale.reshape(rows, -1), min=low.reshape(rows, -1),
+                  group=group)
 
 
 def read_dense(kind, data, rows, k):
@@ -134,6 +142,6 @@ def read(path):
     tensors = {}
     for name, dims, kind, offset in infos:
         span = data[start + offset:start + ends[ends.index(offset) + 1]]
-        reader = read_dense if kind in DENSE else read_low_bit
+        reader = read_dense if kind in DENSE else read_pieces if kind in block_types.TYPES else read_low_bit
         tensors[name] = reader(kind, span, int(np.prod(dims[1:])), dims[0])
     return keys, tensors

@@ -2,8 +2,12 @@
 """Writes what llama.cpp answers (tests/oracle/llama/NAME.json): greedy continuations of ten prompts with the lead of
 the best token at every position, and for SmolLM2 the perplexity of a text, as it develops chunk by chunk.
 
+K-quants continue as the f16 file that llama-quantize makes of them does: llama.cpp multiplies them with activations that
+share one scale among 256, whose error is larger than ours (with Q4_K_M, 1.2 at worst against 0.7 in these logits).
+
 usage: llama_fixtures.py [NAME...]      all of smollm2-Q4_1 smollm2-Q8_0 smollm2-Q4_0 smollm2-F16
                                         ternary-TQ2_0 ternary-TQ1_0 (about 20 minutes)
+                                        smollm2-Q2_K -Q3_K_M -Q4_K_M -Q5_K_M -Q6_K (less of each)
 
 Models, text and programs come from tools/peer_models.py. One thread each: llama.cpp's threads spin while they wait
 for each other, and take a hundred times as long on a machine that has other work.
@@ -13,6 +17,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -23,6 +28,7 @@ import peer_models  # noqa: E402
 
 OUT = Path(__file__).resolve().parent / "llama"
 N_PREDICT = 32
+N_K_QUANT_PROMPTS, N_K_QUANT_CHUNKS = 4, 12
 PROMPTS = {
     "smollm2": ["The capital of France is", "Once upon a time, in a small village by the sea,",
                 "def fibonacci(n):\n    ", "Water boils at", "The three primary colors are",
@@ -80,9 +86,19 @@ def continuation(server, prompt):
     return {"text": prompt, "tokens": tokens, "continuation": positions, "says": answer["content"]}
 
 
-def perplexity(path):
+def as_f16(path, folder):
+    """What llama.cpp's own decoder makes of a model's weights."""
+    out = folder / "f16.gguf"
+    subprocess.run(peer_models.llama("llama-quantize", "--allow-requantize", path, out, "F16", "2"), check=True,
+                   stdin=subprocess.DEVNULL, capture_output=True)
+    return out
+
+
+def perplexity(path, chunks):
+    """Of the first chunks of the text; 0: of all."""
     text = peer_models.text()
-    done = subprocess.run(peer_models.llama("llama-perplexity", "-m", path, "-f", text, "-t", 1), check=True,
+    limit = ("--chunks", chunks) if chunks else ()
+    done = subprocess.run(peer_models.llama("llama-perplexity", "-m", path, "-f", text, "-t", 1, *limit), check=True,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True)
     by_chunk = re.findall(r"\[(\d+)\](\d+\.\d+),", done.stdout)
     final = float(re.search(r"Final estimate: PPL = (\d+\.\d+)", done.stdout + done.stderr).group(1))
@@ -92,16 +108,21 @@ def perplexity(path):
 
 
 def main():
-    names = sys.argv[1:] or [f"smollm2-{t}" for t in peer_models.SMOLLM2_TYPES] + [
+    names = sys.argv[1:] or [f"smollm2-{t}" for t in peer_models.SMOLLM2_TYPES + peer_models.K_QUANT_TYPES] + [
         f"ternary-{t}" for t in peer_models.TERNARY_TYPES]
     OUT.mkdir(exist_ok=True)
     for name in names:
         path = peer_models.model(name)
         fixture = {"llama.cpp": peer_models.llama_version(), "model": name, "model_sha256": peer_models.sha256(path)}
-        with Server(path) as server:
-            fixture["prompts"] = [continuation(server, p) for p in PROMPTS[name.split("-")[0]]]
-        if name.startswith("smollm2"):
-            fixture["perplexity"] = perplexity(path)
+        shape, kind = name.split("-")
+        few = kind in peer_models.K_QUANT_TYPES
+        with tempfile.TemporaryDirectory() as folder:
+            reference = as_f16(path, Path(folder)) if few else path
+            with Server(reference) as server:
+                fixture["prompts"] = [continuation(server, p)
+                                      for p in PROMPTS[shape][:N_K_QUANT_PROMPTS if few else None]]
+        if shape == "smollm2":
+            fixture["perplexity"] = perplexity(path, N_K_QUANT_CHUNKS if few else 0)
         lines = json.dumps(fixture, indent=1, ensure_ascii=True)
         lines = re.sub(r"\[\s+([-\d.]+(?:,\s+[-\d.]+)*)\s+\]", lambda m: "[" + re.sub(r"\s+", " ", m[1]) + "]", lines)
         (OUT / f"{name}.json").write_text(lines + "\n")

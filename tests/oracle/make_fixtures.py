@@ -33,6 +33,8 @@ def hugging_face_config(model):
     rope = {"rope_theta": float(model.key("rope.freq_base")), "rope_type": "default"}
     if model.key("rope.scaling.type") == "linear":
         rope.update(rope_type="linear", factor=float(model.key("rope.scaling.factor")))
+    if model.key("rope.scaling.type") == "yarn":
+        rope.update(rope_type="yarn", **make_models.YARN)
     if "rope_freqs.weight" in model.tensors:
         rope.update(rope_type="llama3", **make_models.LLAMA3)
     common = {"vocab_size": model.n_vocab, "hidden_size": model.key("embedding_length"),
@@ -41,6 +43,8 @@ def hugging_face_config(model):
               "rms_norm_eps": model.eps, "rope_parameters": rope, "max_position_embeddings": 128,
               "tie_word_embeddings": "output.weight" not in model.tensors, "attn_implementation": "eager",
               "bos_token_id": 1, "eos_token_id": 2}
+    if model.arch.startswith("qwen"):
+        return {"qwen2": transformers.Qwen2Config, "qwen3": transformers.Qwen3Config}[model.arch](**common)
     if not model.bitnet:
         biases = "blk.0.attn_q.bias" in model.tensors
         return transformers.LlamaConfig(attention_bias=biases, mlp_bias=biases, **common)
@@ -58,7 +62,7 @@ def hugging_face_weights(model):
         w = model.tensors[f"{name}.{kind}"].to_float()
         if f"{name}.scale" in model.tensors:
             w = w * model.tensors[f"{name}.scale"].w[0, 0]
-        if not model.bitnet and name.endswith(("attn_q", "attn_k")):
+        if model.arch == "llama" and name.endswith(("attn_q", "attn_k")):
             n_head = model.n_head if name.endswith("attn_q") else model.n_head_kv
             w = halves(w.reshape(-1, w.shape[1] if kind == "weight" else 1), n_head)
         vector = kind == "bias" or name.endswith("norm")
@@ -73,6 +77,8 @@ def hugging_face_weights(model):
                  "mlp.down_proj": "ffn_down"}
     if model.bitnet:
         per_layer.update({"self_attn.attn_sub_norm": "attn_sub_norm", "mlp.ffn_sub_norm": "ffn_sub_norm"})
+    if model.arch == "qwen3":
+        per_layer.update({"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"})
     for i in range(model.n_layers):
         names.update({f"model.layers.{i}.{hf}": f"blk.{i}.{ours}" for hf, ours in per_layer.items()})
     state = {}
@@ -85,7 +91,9 @@ def hugging_face_weights(model):
 
 def hugging_face_logits(model, tokens):
     config = hugging_face_config(model)
-    network = (transformers.BitNetForCausalLM if model.bitnet else transformers.LlamaForCausalLM)(config).float().eval()
+    classes = {"llama": transformers.LlamaForCausalLM, "qwen2": transformers.Qwen2ForCausalLM,
+               "qwen3": transformers.Qwen3ForCausalLM}
+    network = classes.get(model.arch, transformers.BitNetForCausalLM)(config).float().eval()
     state = hugging_face_weights(model)
     if config.tie_word_embeddings:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
@@ -110,7 +118,7 @@ def main():
         report = f"{name:22} numpy against transformers {error:.1e}"
         if not error < 1e-6:
             raise SystemExit(report + ": too far apart")
-        if any(m.codes is not None for m in model.tensors.values()):
+        if any(m.values is not None for m in model.tensors.values()):
             for activation in ("row", "auto"):
                 expected[activation] = model.forward(tokens, activation, kv_f16=True).astype(np.float32)
                 report += f", {activation} against float {nmse(expected[activation], expected['float']):.1e}"

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 import gguf
 import numpy as np
 
+import block_types
 import gguf_read
+import make_types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "tools"))
@@ -37,10 +39,11 @@ class Spec:
     embed: str = "F16"
     head: str = None  # None: tied to the embedding
     rest: str = "Q4_0"
+    types: dict = field(default_factory=dict)  # of single linear layers: attn_q, ffn_down ...
     one_scale: bool = False  # the same scale in all blocks of a tensor, as models trained so have
     scale_tensors: bool = False  # blocks of scale 1, and the scale in a tensor NAME.scale beside each weight
-    biases: bool = False  # a tensor NAME.bias beside each weight
-    rope: str = None  # "linear", "llama3"
+    biases: bool = False  # a tensor NAME.bias beside each weight (qwen2: of q, k and v)
+    rope: str = None  # "linear", "llama3", "yarn"
     vocabulary: str = "spm"
     keys: dict = field(default_factory=dict)
 
@@ -64,6 +67,15 @@ MODELS = [
     Spec("llama-q1_0", "Q1_0", embed="Q1_0", **K128),
     Spec("llama-q2_0", "Q2_0", embed="Q2_0", head="F16", heads=2, head_dim=64, ff=128),
     Spec("llama-q2_0-g128", "Q2_0_G128", head="Q2_0_G128", **K128),
+    Spec("llama-k-quants", "Q4_K", hidden=256, heads=4, kv=1, head_dim=64, ff=256, layers=1, embed="Q6_K",
+         types={"attn_q": "Q2_K", "attn_k": "Q3_K", "attn_v": "Q5_K", "attn_output": "Q6_K", "ffn_down": "Q5_K"}),
+    Spec("llama-5-bit", "MXFP4", embed="Q5_1", head="IQ4_NL",
+         types={"attn_q": "Q5_0", "attn_k": "Q5_0", "attn_v": "Q5_1", "ffn_down": "Q5_1"}),
+    Spec("llama-ptq1_0", "PTQ1_0", embed="IQ4_NL", **K128),
+    Spec("qwen2-q5_0", "Q5_0", "qwen2", embed="Q5_1", biases=True, heads=4, kv=2, head_dim=16, vocabulary="qwen2"),
+    Spec("qwen2-f16-yarn", "F16", "qwen2", hidden=64, heads=2, kv=1, head_dim=32, ff=44, biases=True, rope="yarn"),
+    Spec("qwen3-q1_0", "Q1_0", "qwen3", embed="Q1_0", rope="yarn", **K128),
+    Spec("qwen3-q4_1", "Q4_1", "qwen3", head="Q8_0", heads=4, kv=2, head_dim=32, layers=1),
     Spec("bitnet-f32", "F32", "bitnet", hidden=32, heads=2, kv=1, head_dim=16, ff=40, embed="F32"),
     Spec("bitnet-tq2_0-scales", "TQ2_0", "bitnet", scale_tensors=True, **BITNET_K256),
     Spec("bitnet-i2_s-relu2", "I2_S", "bitnet", keys={"hidden_activation": "relu2"}, **K128),
@@ -96,6 +108,31 @@ def codes_and_scales(rng, type_name, rows, k, gain, one_scale):
     return codes.astype(np.uint8), d, low
 
 
+CENTER = {"Q2_K": 1.5, "Q4_K": 7.5, "Q5_K": 15.5, "Q5_1": -15.5}  # the min that makes a mean of 0, for a scale of 1
+
+
+def random_blocks(rng, type_name, rows, k, gain):
+    """Random bytes, and f16 fields (or exponents) such that the matrix maps unit variance to variance gain^2."""
+    kind, block, size = gguf_write.TYPES[type_name]
+    n = rows * k // block
+    raw = rng.integers(0, 256, (n, size)).astype(np.uint8)
+
+    def put(*factors):
+        if type_name == "MXFP4":
+            raw[:, 0] = np.rint(np.log2(np.broadcast_to(factors[0], n))) + 128
+        for at, factor in zip(make_types.F16_FIELDS[type_name], factors):
+            raw[:, at:at + 2] = gguf_write.half_bytes(factor, n)
+
+    center = CENTER.get(type_name, 0)
+    put(1, center)
+    values, scale, low = block_types.TYPES[kind][4](raw)
+    group = values.shape[1] // scale.shape[1]
+    spread = np.std(values * np.repeat(scale, group, axis=1) + np.repeat(low, group, axis=1))
+    d = gain / (spread * math.sqrt(k)) * np.exp(rng.normal(0, 0.3, n))
+    put(d, center * d)
+    return raw.tobytes()
+
+
 class Builder:
     def __init__(self, spec):
         self.spec = spec
@@ -110,6 +147,8 @@ class Builder:
             type_name = self.spec.rest
         if type_name in ("F32", "F16", "BF16"):
             data = gguf_write.dense(type_name, self.rng.normal(0, gain / math.sqrt(k), (rows, k)))
+        elif type_name not in gguf_write.PACK:
+            data = random_blocks(self.rng, type_name, rows, k, gain)
         else:
             codes, d, low = codes_and_scales(self.rng, type_name, rows, k, gain, self.spec.one_scale)
             data = gguf_write.PACK[type_name](codes, d, *([] if low is None else [low]))
@@ -117,10 +156,10 @@ class Builder:
 
     def linear(self, name, k, rows):
         spec = self.spec
-        if spec.biases:
+        if spec.biases and (spec.arch != "qwen2" or name.endswith(("attn_q", "attn_k", "attn_v"))):
             self.out.add(name + ".bias", (rows,), "F32", gguf_write.dense("F32", self.rng.normal(0, 0.5, rows)))
         if not spec.scale_tensors:
-            return self.matrix(name + ".weight", k, rows, spec.type)
+            return self.matrix(name + ".weight", k, rows, spec.types.get(name.split(".")[-1], spec.type))
         codes, d, _ = codes_and_scales(self.rng, spec.type, rows, k, 1.5, True)
         self.out.add(name + ".weight", (k, rows), spec.type, gguf_write.PACK[spec.type](codes, np.float16(1)))
         self.out.add(name + ".scale", (1,), "F32", gguf_write.dense("F32", d[0, :1].astype(np.float32)))
@@ -143,7 +182,7 @@ class Builder:
             merges = ["t h", "h e", "th e", "\u0120 the", "i n"]
             pieces += [m.replace(" ", "") for m in merges] + ["<|endoftext|>"]
             put("tokenizer.ggml.model", "gpt2")
-            put("tokenizer.ggml.pre", "gpt-2")
+            put("tokenizer.ggml.pre", "qwen2" if self.spec.vocabulary == "qwen2" else "gpt-2")
             put("tokenizer.ggml.merges", merges)
             put("tokenizer.ggml.token_type", [1] * (len(pieces) - 1) + [3])
             bos = eos = len(pieces) - 1
@@ -166,6 +205,11 @@ class Builder:
         if s.rope == "linear":
             put(f"{s.arch}.rope.scaling.type", "linear")
             put(f"{s.arch}.rope.scaling.factor", 4.0)
+        if s.rope == "yarn":
+            put(f"{s.arch}.rope.scaling.type", "yarn")
+            put(f"{s.arch}.rope.scaling.factor", YARN["factor"])
+            put(f"{s.arch}.rope.scaling.original_context_length", YARN["original_max_position_embeddings"])
+            put(f"{s.arch}.rope.scaling.yarn_beta_fast", YARN["beta_fast"])
 
     def build(self, path):
         s, bitnet = self.spec, self.spec.arch.startswith("bitnet")
@@ -182,6 +226,9 @@ class Builder:
             self.norm(b + "attn_norm.weight", s.hidden)
             for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
                 self.linear(b + name, s.hidden, rows)
+            if s.arch == "qwen3":
+                self.norm(b + "attn_q_norm.weight", s.head_dim)
+                self.norm(b + "attn_k_norm.weight", s.head_dim)
             if bitnet:
                 self.norm(b + "attn_sub_norm.weight", q)
             self.linear(b + "attn_output", q, s.hidden)
@@ -197,6 +244,7 @@ class Builder:
         self.out.write(path)
 
 
+YARN = {"factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 4.0}  # some pairs fast, some between
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
 
 

@@ -14,6 +14,8 @@ import sys
 import gguf
 import numpy as np
 
+import block_types
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "tools"))
 import gguf_write  # noqa: E402
@@ -21,7 +23,8 @@ import gguf_write  # noqa: E402
 ROWS = 3
 # type: offsets of the f16 fields in a block
 F16_FIELDS = {"Q4_0": [0], "Q4_1": [0, 2], "Q8_0": [0], "TQ1_0": [52], "TQ2_0": [64], "Q1_0": [0], "Q2_0": [0],
-              "Q2_0_G128": [0]}
+              "Q2_0_G128": [0], "PTQ1_0": [26], "Q5_0": [0], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108],
+              "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "MXFP4": []}
 
 
 def finite_halves(rng, n):
@@ -49,6 +52,8 @@ def random_bytes(rng, name, k):
     raw = rng.integers(0, 256, (ROWS * k // block, size)).astype(np.uint8)
     if name == "TQ2_0":
         raw &= ~(raw >> 1 & 0x55)  # no code 3, which is damage
+    if name == "MXFP4":
+        raw[:, 0] = rng.permutation(np.linspace(0, 252, len(raw)).astype(np.uint8))  # 253 and more is damage
     for at in F16_FIELDS[name]:
         raw[:, at:at + 2] = rng.permutation(finite_halves(rng, len(raw))).view(np.uint8).reshape(-1, 2)
     return raw.tobytes()
@@ -58,6 +63,9 @@ def decode(name, data, k):
     """What the `gguf` package lacks."""
     _, block, size = gguf_write.TYPES[name]
     raw = np.frombuffer(data[:ROWS * k // block * size], np.uint8).reshape(-1, size)
+    if name == "PTQ1_0":
+        values, scale, _ = block_types.ptq1_0(raw)
+        return (scale * values.astype(np.float32)).astype(np.float32)
     if name == "I2_S":
         d = np.full((len(raw), 1), struct.unpack_from("<f", data, raw.size)[0], np.float32)
         codes = raw[:, None, :] >> np.array([6, 4, 2, 0], np.uint8)[:, None] & 3

@@ -4,8 +4,8 @@ with give for thousands of generated texts: PyPI's tokenizers for byte-level BPE
 usage: python tests/oracle/make_vocabs.py [LLAMA-TOKENIZE SMOLLM2.gguf]
        (in a virtual environment with tests/oracle/requirements-vocabs.txt)
 
-texts.json holds the texts, NAME.gguf a vocabulary, NAME.ids one line per text: two base64 digits per id. With the two
-arguments, smollm2.ids is made as well: llama-tokenize's ids, three digits each, of the texts one after another.
+texts.json holds the texts, NAME.gguf a vocabulary and NAME.json the same as a tokenizer.json, where there is one,
+NAME.ids one line per text: two base64 digits per id. With the two arguments, smollm2.ids is made as well: llama-tokenize's ids, three digits each, of the texts one after another.
 """
 
 import io
@@ -17,7 +17,7 @@ import tempfile
 
 import gguf
 import sentencepiece
-from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 import vocab_texts
 
@@ -34,6 +34,7 @@ def split(pattern):
     return pre_tokenizers.Split(Regex(pattern), "isolated")
 
 
+QWEN2 = LLAMA3.replace("{1,3}", "")
 PLAIN_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 GPT2_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
 
@@ -43,6 +44,7 @@ PRE_TOKENIZERS = {
     "default": pre_tokenizers.Sequence([split(r"[\p{P}$+<=>^~|]+"), split(GPT2), split(r"\p{N}+"),
                                         split("[0-9][0-9][0-9]"), PLAIN_BYTES]),
     "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), GPT2_BYTES]),
+    "qwen2": pre_tokenizers.Sequence([split(QWEN2), PLAIN_BYTES]),
     "llama-bpe": pre_tokenizers.Sequence([split(LLAMA3), PLAIN_BYTES]),
 }
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -92,6 +94,25 @@ def make_bpe(name, pre_tokenizer, corpus, texts):
              gguf.TokenType.USER_DEFINED if x in USER_DEFINED else gguf.TokenType.NORMAL for x in tokens]
     write_vocab(name, "gpt2", name, tokens, types, merges=[" ".join(m) for m in spec["merges"]], eos=2)
     write_ids(name, (digits(e.ids, 2) for e in t.encode_batch(texts, add_special_tokens=False)))
+    if name == "qwen2":
+        t.normalizer = normalizers.NFC()  # as Qwen's has it; the ids above are without
+    if name == "llama-bpe":
+        bos = processors.TemplateProcessing(single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)])
+        t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), bos])
+    if name != "default":
+        write_json(name, t)
+
+
+def write_json(name, tokenizer):
+    (HERE / f"{name}.json").write_text(tokenizer.to_str(), encoding="utf-8", newline="")
+
+
+def spm_merges(sp):
+    """Every way to make a piece of two others, best scores first, as transformers writes them."""
+    ids = {sp.id_to_piece(i): i for i in range(sp.get_piece_size())}
+    pairs = [(piece[:at], piece[at:]) for piece in ids for at in range(1, len(piece))]
+    pairs = [(a, b) for a, b in pairs if a in ids and b in ids]
+    return ids, sorted(pairs, key=lambda p: (-sp.get_score(ids[p[0] + p[1]]), ids[p[0]], ids[p[1]]))
 
 
 def make_spm(name, corpus, texts):
@@ -107,6 +128,12 @@ def make_spm(name, corpus, texts):
     write_vocab(name, "llama", "default", [sp.id_to_piece(i) for i in ids], types,
                 scores=[sp.get_score(i) for i in ids], bos=1, eos=2)
     write_ids(name, (digits(line, 2) for line in sp.encode(texts)))
+    vocabulary, merges = spm_merges(sp)
+    t = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    t.add_special_tokens([AddedToken(x, normalized=False, special=True) for x in ("<unk>", "<s>", "</s>")])
+    t.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    write_json(name, t)
 
 
 def make_smollm2(llama_tokenize, model, texts):

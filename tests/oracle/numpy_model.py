@@ -1,4 +1,4 @@
-"""The forward pass of the llama and bitnet families in plain numpy: what crumb is compared with.
+"""The forward pass of the llama, qwen and bitnet families in plain numpy: what crumb is compared with.
 
 Three ways to multiply by a low-bit matrix (ACTIVATION):
   "float"  weights dequantized, activations not quantized; equals Hugging Face transformers
@@ -29,18 +29,18 @@ def quantize(x, group):
 
 def linear(w, x, activation):
     """y = x W^T; w is a gguf_read.Matrix."""
-    if w.codes is None or activation == "float":
+    if w.values is None or activation == "float":
         return x @ w.to_float().astype(np.float64).T
-    rows, k = w.codes.shape
+    rows, k = w.values.shape
     per_row = activation == "row" or w.type in TRAINED_PER_ROW
     q, scale = quantize(x, k if per_row else min(w.group, 128))
     scale = np.broadcast_to(scale, (len(x), k // w.group))
     q = q.reshape(len(x), -1, w.group)
-    codes = w.codes.reshape(rows, -1, w.group)
+    values = w.values.reshape(rows, -1, w.group)
     y = np.zeros((len(x), rows))
     for g in range(k // w.group):
         sums = q[:, g].sum(axis=1)[:, None]
-        exact = w.mul * (q[:, g] @ codes[:, g].T) - w.sub * sums
+        exact = q[:, g] @ values[:, g].T
         y += scale[:, g, None] * (w.scale[:, g].astype(np.float64) * exact + w.min[:, g].astype(np.float64) * sums)
     return y
 
@@ -82,18 +82,33 @@ class Model:
             y = y + self.tensors[name + ".bias"].w[0].astype(np.float64)
         return y
 
+    def yarn(self, freq, dims):
+        """Frequencies and the factor on cosines and sines, after the paper (arXiv 2309.00071, section 3.2 and A.2)."""
+        factor, context = self.key("rope.scaling.factor"), self.key("rope.scaling.original_context_length")
+
+        def pair(turns):
+            return dims * np.log(context / (turns * 2 * np.pi)) / (2 * np.log(float(self.key("rope.freq_base"))))
+
+        low = max(np.floor(pair(self.key("rope.scaling.yarn_beta_fast", 32))), 0)
+        high = min(np.ceil(pair(self.key("rope.scaling.yarn_beta_slow", 1))), dims - 1)
+        scaled = np.clip((np.arange(dims // 2) - low) / max(high - low, 0.001), 0, 1)
+        return freq * (scaled / factor + 1 - scaled), 0.1 * np.log(factor) + 1
+
     def rope(self, x, positions):
-        """x [n][heads][head_dim]; llama files hold pairs (2i, 2i+1), bitnet files pairs (i, i + head_dim/2)."""
+        """x [n][heads][head_dim]; llama files hold pairs (2i, 2i+1), the others' pairs (i, i + head_dim/2)."""
         dims = self.key("rope.dimension_count", self.head_dim)
         freq = float(self.key("rope.freq_base", 10000.0)) ** (-np.arange(0, dims, 2) / dims)
         if "rope_freqs.weight" in self.tensors:
             freq = freq / self.tensors["rope_freqs.weight"].w[0]
-        if self.key("rope.scaling.type") == "linear":
+        scaling, magnitude = self.key("rope.scaling.type"), 1
+        if scaling == "linear":
             freq = freq / self.key("rope.scaling.factor")
+        if scaling == "yarn":
+            freq, magnitude = self.yarn(freq, dims)
         angle = positions[:, None] * freq
-        cos, sin = np.cos(angle)[:, None, :], np.sin(angle)[:, None, :]
+        cos, sin = magnitude * np.cos(angle)[:, None, :], magnitude * np.sin(angle)[:, None, :]
         out = x.copy()
-        if self.bitnet:
+        if self.arch != "llama":
             a, b = slice(0, dims // 2), slice(dims // 2, dims)
         else:
             a, b = slice(0, dims, 2), slice(1, dims, 2)
@@ -107,6 +122,9 @@ class Model:
         k = self.multiply(f"blk.{layer}.attn_k", x, activation).reshape(n, self.n_head_kv, self.head_dim)
         v = self.multiply(f"blk.{layer}.attn_v", x, activation).reshape(n, self.n_head_kv, self.head_dim)
         positions = np.arange(n, dtype=np.float64)
+        if f"blk.{layer}.attn_q_norm.weight" in self.tensors:
+            q = rms_norm(q, self.tensors[f"blk.{layer}.attn_q_norm.weight"], self.eps)
+            k = rms_norm(k, self.tensors[f"blk.{layer}.attn_k_norm.weight"], self.eps)
         q, k = self.rope(q, positions), self.rope(k, positions)
         if kv_f16:
             k, v = (t.astype(np.float32).astype(np.float16).astype(np.float64) for t in (k, v))

@@ -13,6 +13,7 @@ if ! [ -x "$venv/bin/python" ]; then
 fi
 "$venv/bin/pip" install --quiet --requirement "$here/requirements-regenerate.txt"
 "$venv/bin/python" "$here/make_types.py"
+"$venv/bin/python" "$here/make_safetensors.py"
 "$venv/bin/python" "$here/make_models.py"
 CUDA_VISIBLE_DEVICES="" "$venv/bin/python" "$here/make_fixtures.py"
-git -C "$here" status --short types models expected
+git -C "$here" status --short types safetensors models expected

@@ -58,6 +58,10 @@ uint8_t *crumb_test_random_tensor(crumb_type type, uint64_t m, uint64_t k, uint6
         return tensor;
     }
     for (uint8_t *block = tensor; block < tensor + n_bytes; block += info->block_bytes) {
+        if (info->scale_kind == CRUMB_SCALE_E8M0) {
+            block[info->scale_offset] = (uint8_t)(120 + crumb_test_random(&seed) % 16);
+            continue;
+        }
         put_f16(block + info->scale_offset, random_value(&seed));
         if (info->has_min) put_f16(block + info->min_offset, random_value(&seed));
     }

@@ -221,7 +221,7 @@ static void tensors_have_places_and_types(void **state) {
     gguf_key_u32(&w, "general.alignment", 64);
     gguf_put_tensor(&w, "b", 2, 2, (uint64_t[]){64, 3}, 128); /* out of order on purpose */
     gguf_put_tensor(&w, "a", 0, 1, (uint64_t[]){5}, 0);
-    gguf_put_tensor(&w, "k", 13, 1, (uint64_t[]){256}, 64); /* Q5_K: listed, not run */
+    gguf_put_tensor(&w, "k", 23, 1, (uint64_t[]){256}, 64); /* IQ4_XS: listed, not run */
     gguf_put_tensor(&w, "x", 7777, 1, (uint64_t[]){256}, 256);
     uint8_t data[257];
     for (int i = 0; i < 257; i++) data[i] = (uint8_t)i;
@@ -239,7 +239,7 @@ static void tensors_have_places_and_types(void **state) {
     assert_int_equal(crumb_gguf_tensor_data(g, b)[0], 128);
     assert_int_equal(crumb_gguf_data_bytes(g), 108 + 20);
     assert_false(k->supported);
-    assert_string_equal(crumb_gguf_tensor_type_name(k, name), "Q5_K");
+    assert_string_equal(crumb_gguf_tensor_type_name(k, name), "IQ4_XS");
     assert_string_equal(crumb_gguf_tensor_type_name(b, name), "Q4_0");
     assert_string_equal(crumb_gguf_tensor_type_name(crumb_gguf_find_tensor(g, "x"), name), "type 7777");
     assert_null(crumb_gguf_find_tensor(g, "c"));
@@ -248,23 +248,23 @@ static void tensors_have_places_and_types(void **state) {
     assert_int_equal(crumb_gguf_require_tensor(g, "c", &t, &err), CRUMB_ERR_FORMAT);
     assert_message(err, "'c' is missing");
     assert_int_equal(crumb_gguf_require_tensor(g, "k", &t, &err), CRUMB_ERR_UNSUPPORTED);
-    assert_message(err, "tensor 'k': type Q5_K (id 13) is not supported");
+    assert_message(err, "tensor 'k': type IQ4_XS (id 23) is not supported");
     assert_int_equal(crumb_gguf_require_tensor(g, "x", &t, &err), CRUMB_ERR_UNSUPPORTED);
     assert_message(err, "7777");
     crumb_gguf_close(g);
     gguf_writer_free(&w);
 }
 
-/* A file whose tensors of id 42, of n weights each, take bytes_per_256 and are padded to `alignment`. */
-static crumb_gguf *open_q2_0(gguf_writer *w, size_t n_tensors, const uint64_t *n_weights, uint64_t bytes_per_256,
-                             uint64_t alignment) {
+/* A file whose tensors of a type id, of n weights each, take bytes_per_256 and are padded to `alignment`. */
+static crumb_gguf *open_dense(gguf_writer *w, uint32_t id, size_t n_tensors, const uint64_t *n_weights,
+                              uint64_t bytes_per_256, uint64_t alignment) {
     uint64_t offset = 0, end = 0;
     *w = gguf_writer_begin();
     gguf_key_u32(w, "general.alignment", (uint32_t)alignment);
     for (size_t i = 0; i < n_tensors; i++) {
         char name[8];
         snprintf(name, sizeof name, "t%zu", i);
-        gguf_put_tensor(w, name, 42, 1, &n_weights[i], offset);
+        gguf_put_tensor(w, name, id, 1, &n_weights[i], offset);
         end = offset + n_weights[i] * bytes_per_256 / 256;
         offset = (end + alignment - 1) / alignment * alignment;
     }
@@ -272,7 +272,7 @@ static crumb_gguf *open_q2_0(gguf_writer *w, size_t n_tensors, const uint64_t *n
     return open_sound(w);
 }
 
-static void id_42_is_told_apart_by_spans(void **state) {
+static void ids_with_several_meanings_are_told_apart_by_spans(void **state) {
     (void)state;
     static const uint64_t large[] = {2048, 4096}, small_then_large[] = {256, 8192}, small[] = {256, 256};
     static const struct {
@@ -290,12 +290,17 @@ static void id_42_is_told_apart_by_spans(void **state) {
         {small, 72, 32, -1, "several meanings"}, /* 72 and 68 both fill 96 bytes */
         {small, 72, 4, CRUMB_TYPE_Q2_0_G64, NULL},
         {large, 72, 4096, -1, "several meanings"},
+        {large, 136, 32, CRUMB_TYPE_MXFP4, NULL},
+        {large, 54, 32, -1, "TL2"}, /* about what the old fork's type takes */
+        {small_then_large, 54, 32, -1, "TL2"},
     };
+    const size_t first_of_id_39 = 9;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gguf_writer w;
         crumb_error err = {0};
         const crumb_gguf_tensor *t;
-        crumb_gguf *g = open_q2_0(&w, 2, cases[i].n_weights, cases[i].bytes_per_256, cases[i].alignment);
+        crumb_gguf *g = open_dense(&w, i < first_of_id_39 ? 42 : 39, 2, cases[i].n_weights, cases[i].bytes_per_256,
+                                   cases[i].alignment);
         crumb_status status = crumb_gguf_require_tensor(g, "t1", &t, &err);
         assert_int_equal(t->supported, cases[i].type >= 0);
         assert_int_equal(crumb_gguf_tensor_at(g, 0)->supported, cases[i].type >= 0);
@@ -450,11 +455,16 @@ static void a_file_that_shrinks_keeps_its_metadata(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_value_types_are_read),      cmocka_unit_test(typed_reads_check_type_and_range),
-        cmocka_unit_test(strings_are_escaped_and_cut),   cmocka_unit_test(floats_read_back),
-        cmocka_unit_test(tensors_have_places_and_types), cmocka_unit_test(id_42_is_told_apart_by_spans),
-        cmocka_unit_test(split_files_are_one_model),     cmocka_unit_test(wrong_parts_are_refused),
-        cmocka_unit_test(what_is_no_file_is_refused),    cmocka_unit_test(a_file_that_shrinks_keeps_its_metadata),
+        cmocka_unit_test(all_value_types_are_read),
+        cmocka_unit_test(typed_reads_check_type_and_range),
+        cmocka_unit_test(strings_are_escaped_and_cut),
+        cmocka_unit_test(floats_read_back),
+        cmocka_unit_test(tensors_have_places_and_types),
+        cmocka_unit_test(ids_with_several_meanings_are_told_apart_by_spans),
+        cmocka_unit_test(split_files_are_one_model),
+        cmocka_unit_test(wrong_parts_are_refused),
+        cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(a_file_that_shrinks_keeps_its_metadata),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -288,6 +288,49 @@ static void flipped_bytes_do_no_harm(void **state) {
     gguf_writer_free(&whole);
 }
 
+/* A file with 3 rows of k weights in one tensor of that type id, and n_bytes of data. NULL: it is refused, by FORMAT.
+ */
+static crumb_gguf *open_typed(gguf_writer *w, uint32_t id, uint64_t k, uint64_t n_bytes) {
+    crumb_gguf *g;
+    crumb_error err = {0};
+    *w = gguf_writer_begin();
+    gguf_put_tensor(w, "t", id, 2, (uint64_t[]){k, 3}, 0);
+    gguf_put_data(w, 32, NULL, n_bytes);
+    const crumb_status status = crumb_gguf_open_memory(w->data, w->size, "f", &g, &err);
+    if (status != CRUMB_OK) {
+        assert_int_equal(status, CRUMB_ERR_FORMAT);
+        assert_non_null(strstr(err.message, "'t'"));
+    }
+    return g;
+}
+
+/* Of every type: all of its bytes, and whole blocks, or it does not run. */
+static void types_do_not_run_with_less_than_they_need(void **state) {
+    (void)state;
+    static const uint32_t densities[] = {72, 68, 136};
+    enum { K = 4096, ROWS = 3 };
+    bool seen[CRUMB_TYPE_COUNT] = {false};
+    for (uint32_t id = 0; id < 256; id++)
+        for (int d = 0; d < 3; d++) {
+            crumb_type type;
+            uint64_t n_bytes;
+            crumb_error err = {0};
+            if (crumb_type_from_gguf(id, densities[d], &type, &err) != CRUMB_OK) continue;
+            seen[type] = true;
+            assert_int_equal(crumb_type_tensor_bytes(type, ROWS, K, &n_bytes, &err), CRUMB_OK);
+            for (int damage = 0; damage < 3; damage++) { /* none, a byte less, a weight more */
+                gguf_writer w;
+                crumb_gguf *g = open_typed(&w, id, K + (damage == 2), n_bytes - (damage == 1));
+                const crumb_gguf_tensor *t = g ? crumb_gguf_tensor_at(g, 0) : NULL;
+                assert_int_equal(t && t->supported, damage == 0);
+                if (t && t->supported) assert_true(t->type == type && t->n_bytes == n_bytes);
+                crumb_gguf_close(g);
+                gguf_writer_free(&w);
+            }
+        }
+    for (int type = 0; type < CRUMB_TYPE_COUNT; type++) assert_true(seen[type]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(header_fields),
@@ -300,6 +343,7 @@ int main(void) {
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(truncated_files_are_refused),
         cmocka_unit_test(flipped_bytes_do_no_harm),
+        cmocka_unit_test(types_do_not_run_with_less_than_they_need),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

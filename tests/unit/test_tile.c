@@ -65,7 +65,7 @@ static void packing_keeps_every_weight(void **state) {
             }
 }
 
-/* The layout by its definition, one code at a time. */
+/* One code at a time; where crumb_tile_code finds it is worked out by hand below. */
 static void codes_stand_where_the_layout_says(void **state) {
     (void)state;
     for (int type = CRUMB_TYPE_Q4_0; type < CRUMB_TYPE_COUNT; type++) {
@@ -74,8 +74,8 @@ static void codes_stand_where_the_layout_says(void **state) {
         uint64_t k = 2 * info->block;
         packed p = pack_random((crumb_type)type, M, k);
         uint8_t codes[512];
-        float scales[16], mins[16];
-        const uint32_t *dwords = p.matrix.codes;
+        float scales[32], mins[32];
+        const uint32_t *tiles = p.matrix.codes;
         for (uint64_t row = 0; row < 32; row++) {
             memset(codes, 0, sizeof codes);
             if (row < M)
@@ -83,14 +83,38 @@ static void codes_stand_where_the_layout_says(void **state) {
                                       codes, scales, mins);
             for (uint64_t block = 0; block < k / 32; block++)
                 for (unsigned linear = 0; linear < 32; linear++) {
-                    unsigned per_dword = 32 / info->bits, d = linear / per_dword, e = linear % per_dword;
-                    uint64_t at = (((row / 16) * (k / 32) + block) * info->bits + d) * 16 + row % 16;
-                    unsigned code = dwords[at] >> (e * info->bits) & ((1u << info->bits) - 1);
+                    const uint32_t *tile = tiles + ((row / 16) * (k / 32) + block) * info->bits * 16;
+                    unsigned code = crumb_tile_code(tile, info->bits, row % 16, linear);
                     assert_int_equal(code, codes[block * 32 + crumb_tile_k_of(linear)]);
                 }
         }
         release(&p);
     }
+}
+
+/* Super-scales are the file's f16, scales and mins its integers; in lanes without a row all are zero. */
+static void two_levels_stay_two(void **state) {
+    (void)state;
+    enum { M = 18, K = 512, BLOCK = 144 };
+    packed p = pack_random(CRUMB_TYPE_Q4_K, M, K);
+    const int8_t *scales = p.matrix.scales, *mins = p.matrix.mins;
+    assert_int_equal(p.matrix.super_group, 256);
+    assert_int_equal(p.matrix.group, 32);
+    for (int row = 0; row < 32; row++)
+        for (int b = 0; b < K / 256; b++) {
+            static const uint8_t none[BLOCK];
+            const uint8_t *block = row < M ? p.tensor + (size_t)(row * 2 + b) * BLOCK : none;
+            const int at = (row / 16 * 2 + b) * 16 + row % 16;
+            uint16_t d, dmin;
+            memcpy(&d, block, 2);
+            memcpy(&dmin, block + 2, 2);
+            assert_int_equal(p.matrix.supers[at], d);
+            assert_int_equal(p.matrix.super_mins[at], row < M ? dmin ^ 0x8000 : 0);
+            assert_int_equal(scales[((row / 16 * 2 + b) * 8 + 3) * 16 + row % 16], block[4 + 3] & 63);
+            assert_int_equal(mins[((row / 16 * 2 + b) * 8 + 7) * 16 + row % 16],
+                             block[4 + 11] >> 4 | block[4 + 7] >> 6 << 4);
+        }
+    release(&p);
 }
 
 static void padding_rows_have_zero_scales(void **state) {
@@ -197,7 +221,7 @@ static void damaged_scales_and_codes_are_refused(void **state) {
         for (int type = CRUMB_TYPE_Q4_0; type < CRUMB_TYPE_COUNT; type++) {
             const crumb_type_info *info = crumb_type_get_info((crumb_type)type);
             uint64_t k = 3 * info->block, at = 17 * crumb_type_row_bytes((crumb_type)type, k) + 2 * info->block_bytes;
-            if (type == CRUMB_TYPE_I2_S) continue;
+            if (info->scale_kind == CRUMB_SCALE_TENSOR || info->scale_kind == CRUMB_SCALE_E8M0) continue;
             expect_refusal((crumb_type)type, k, at + info->scale_offset, &f16_bad[i], 2, "row 17, block 2");
             if (info->has_min)
                 expect_refusal((crumb_type)type, k, at + info->min_offset, &f16_bad[i], 2, "row 17, block 2");
@@ -209,6 +233,8 @@ static void damaged_scales_and_codes_are_refused(void **state) {
             expect_refusal(CRUMB_TYPE_F32, 5, (19 * 5 + column) * 4, &f32_bad, 4, "row 19");
         }
     }
+    static const uint8_t exponents[] = {253, 254, 255}; /* 12 * 2^(252 - 128) is the last weight that is finite */
+    for (int i = 0; i < 3; i++) expect_refusal(CRUMB_TYPE_MXFP4, 64, 17 * 34 + 17, &exponents[i], 1, "row 17, block 1");
     float nan = NAN;
     uint8_t code3 = 0x0c;
     expect_refusal(CRUMB_TYPE_I2_S, 256, 20 * 64, &nan, 4, "the tensor's scale");
@@ -338,6 +364,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packing_keeps_every_weight),
         cmocka_unit_test(codes_stand_where_the_layout_says),
+        cmocka_unit_test(two_levels_stay_two),
         cmocka_unit_test(padding_rows_have_zero_scales),
         cmocka_unit_test(ranges_of_tile_rows_add_up),
         cmocka_unit_test(plane_order_matches_the_tiles),

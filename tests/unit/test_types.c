@@ -12,10 +12,14 @@
 #include <cmocka.h>
 
 static const char *const files[CRUMB_TYPE_COUNT] = {
-    [CRUMB_TYPE_F32] = "f32",     [CRUMB_TYPE_F16] = "f16",       [CRUMB_TYPE_BF16] = "bf16",
-    [CRUMB_TYPE_Q4_0] = "q4_0",   [CRUMB_TYPE_Q4_1] = "q4_1",     [CRUMB_TYPE_Q8_0] = "q8_0",
-    [CRUMB_TYPE_TQ1_0] = "tq1_0", [CRUMB_TYPE_TQ2_0] = "tq2_0",   [CRUMB_TYPE_I2_S] = "i2_s",
-    [CRUMB_TYPE_Q1_0] = "q1_0",   [CRUMB_TYPE_Q2_0_G64] = "q2_0", [CRUMB_TYPE_Q2_0_G128] = "q2_0_g128",
+    [CRUMB_TYPE_F32] = "f32",       [CRUMB_TYPE_F16] = "f16",       [CRUMB_TYPE_BF16] = "bf16",
+    [CRUMB_TYPE_Q4_0] = "q4_0",     [CRUMB_TYPE_Q4_1] = "q4_1",     [CRUMB_TYPE_Q8_0] = "q8_0",
+    [CRUMB_TYPE_TQ1_0] = "tq1_0",   [CRUMB_TYPE_TQ2_0] = "tq2_0",   [CRUMB_TYPE_I2_S] = "i2_s",
+    [CRUMB_TYPE_Q1_0] = "q1_0",     [CRUMB_TYPE_Q2_0_G64] = "q2_0", [CRUMB_TYPE_Q2_0_G128] = "q2_0_g128",
+    [CRUMB_TYPE_PTQ1_0] = "ptq1_0", [CRUMB_TYPE_Q5_0] = "q5_0",     [CRUMB_TYPE_Q5_1] = "q5_1",
+    [CRUMB_TYPE_Q2_K] = "q2_k",     [CRUMB_TYPE_Q3_K] = "q3_k",     [CRUMB_TYPE_Q4_K] = "q4_k",
+    [CRUMB_TYPE_Q5_K] = "q5_k",     [CRUMB_TYPE_Q6_K] = "q6_k",     [CRUMB_TYPE_MXFP4] = "mxfp4",
+    [CRUMB_TYPE_IQ4_NL] = "iq4_nl",
 };
 
 typedef struct fixture {
@@ -87,17 +91,17 @@ static void every_type_decodes_as_the_oracle(void **state) {
             }
             crumb_gguf_close(f.g);
         }
-    assert_int_equal(n_compared, 20); /* 12 random, 8 that the package can quantize */
+    assert_int_equal(n_compared, 33); /* 22 random, 11 that the package can quantize */
 }
 
-/* Codes, scales and mins are the logical form: w = scale * (mul * u - sub) + min. */
+/* Codes, scales and mins are the logical form: w = scale * (mul * u - sub) + min, or scale * codebook[u]. */
 static void decoded_parts_make_up_the_weights(void **state) {
     (void)state;
     for (int type = CRUMB_TYPE_Q4_0; type < CRUMB_TYPE_COUNT; type++) {
         const crumb_type_info *info = crumb_type_get_info((crumb_type)type);
         fixture f = open_fixture((crumb_type)type, "random");
         uint8_t codes[1024];
-        float scales[32], mins[32], got[1024];
+        float scales[64], mins[64], got[1024];
         uint64_t group = info->group ? info->group : f.k;
         for (uint64_t m = 0; m < f.m; m++) {
             scales[0] = f.tensor_scale;
@@ -105,7 +109,9 @@ static void decoded_parts_make_up_the_weights(void **state) {
                                   info->has_min ? mins : NULL);
             for (uint64_t i = 0; i < f.k; i++) {
                 assert_true(codes[i] < 1 << info->bits);
-                got[i] = scales[i / group] * (float)(info->mul * codes[i] - info->sub);
+                assert_true(codes[i] <= info->max_code);
+                const int value = info->codebook ? info->codebook[codes[i]] : info->mul * codes[i] - info->sub;
+                got[i] = scales[i / group] * (float)value;
                 if (info->has_min) got[i] += mins[i / group];
             }
             same_floats(&f, m, got);
@@ -123,7 +129,10 @@ static void sizes_are_checked(void **state) {
         {CRUMB_TYPE_F32, 3, 5, 60},         {CRUMB_TYPE_BF16, 3, 5, 30},         {CRUMB_TYPE_Q4_0, 2, 64, 72},
         {CRUMB_TYPE_Q4_1, 2, 64, 80},       {CRUMB_TYPE_Q8_0, 2, 64, 136},       {CRUMB_TYPE_TQ1_0, 2, 512, 216},
         {CRUMB_TYPE_TQ2_0, 2, 512, 264},    {CRUMB_TYPE_I2_S, 2, 256, 160},      {CRUMB_TYPE_Q1_0, 2, 256, 72},
-        {CRUMB_TYPE_Q2_0_G64, 2, 256, 144}, {CRUMB_TYPE_Q2_0_G128, 2, 256, 136},
+        {CRUMB_TYPE_Q2_0_G64, 2, 256, 144}, {CRUMB_TYPE_Q2_0_G128, 2, 256, 136}, {CRUMB_TYPE_PTQ1_0, 2, 256, 112},
+        {CRUMB_TYPE_Q5_0, 2, 64, 88},       {CRUMB_TYPE_Q5_1, 2, 64, 96},        {CRUMB_TYPE_Q2_K, 2, 512, 336},
+        {CRUMB_TYPE_Q3_K, 2, 512, 440},     {CRUMB_TYPE_Q4_K, 2, 512, 576},      {CRUMB_TYPE_Q5_K, 2, 512, 704},
+        {CRUMB_TYPE_Q6_K, 2, 512, 840},     {CRUMB_TYPE_MXFP4, 2, 64, 68},       {CRUMB_TYPE_IQ4_NL, 2, 64, 72},
     };
     uint64_t n_bytes;
     crumb_error err = {0};
@@ -160,10 +169,22 @@ static void gguf_ids_name_types(void **state) {
                  {42, 72, CRUMB_TYPE_Q2_0_G64},
                  {42, 68, CRUMB_TYPE_Q2_0_G128},
                  {142, 0, CRUMB_TYPE_Q2_0_G128},
+                 {143, 0, CRUMB_TYPE_PTQ1_0},
+                 {6, 0, CRUMB_TYPE_Q5_0},
+                 {7, 0, CRUMB_TYPE_Q5_1},
+                 {10, 0, CRUMB_TYPE_Q2_K},
+                 {11, 0, CRUMB_TYPE_Q3_K},
+                 {12, 0, CRUMB_TYPE_Q4_K},
+                 {13, 0, CRUMB_TYPE_Q5_K},
+                 {14, 0, CRUMB_TYPE_Q6_K},
+                 {20, 0, CRUMB_TYPE_IQ4_NL},
+                 {39, 136, CRUMB_TYPE_MXFP4},
                  {42, 42, -1},
                  {42, 0, -1},
                  {39, 0, -1},
-                 {12, 0, -1},
+                 {39, 54, -1},
+                 {9, 0, -1},
+                 {16, 0, -1},
                  {4, 0, -1},
                  {UINT32_MAX, 0, -1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

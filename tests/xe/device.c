@@ -63,6 +63,17 @@ bool crumb_xe_open(crumb_xe_device *out) {
     return true;
 }
 
+int crumb_xe_run_tests(crumb_xe_device *d, const struct CMUnitTest *tests, size_t n) {
+    if (!crumb_xe_open(d)) {
+        fprintf(stderr, "skipped: no OpenCL device\n");
+        return 77;
+    }
+    printf("on %s\n", d->name);
+    int failed = _cmocka_run_group_tests("kernels", tests, n, NULL, NULL);
+    crumb_xe_close(d);
+    return failed;
+}
+
 /* ---- programs ----------------------------------------------------------------------------------------------- */
 
 typedef struct program {
@@ -197,6 +208,11 @@ cl_mem crumb_xe_buffer(crumb_xe_device *d, const void *data, size_t n_bytes) {
     else
         check(clEnqueueFillBuffer(d->queue, buffer, &(uint8_t){0xa5}, 1, 0, n_bytes, 0, NULL, NULL), "fill");
     return buffer;
+}
+
+void crumb_xe_release(size_t n, const cl_mem *buffers) {
+    for (size_t i = 0; i < n; i++)
+        if (buffers[i]) clReleaseMemObject(buffers[i]);
 }
 
 void crumb_xe_read(crumb_xe_device *d, cl_mem buffer, void *out, size_t n_bytes) {

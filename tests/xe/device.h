@@ -20,6 +20,10 @@ typedef struct crumb_xe_device {
     uint64_t local_bytes;
 } crumb_xe_device;
 
+/* Runs tests, n of cmocka's, on the first device of any platform: what main returns, 77 where there is none. */
+struct CMUnitTest;
+int crumb_xe_run_tests(crumb_xe_device *d, const struct CMUnitTest *tests, size_t n);
+
 /* The first device of any platform; false: there is none. */
 bool crumb_xe_open(crumb_xe_device *out);
 void crumb_xe_close(crumb_xe_device *d);
@@ -30,6 +34,7 @@ cl_kernel crumb_xe_kernel(crumb_xe_device *d, const char *file, const char *opti
 
 /* A buffer of n_bytes with a copy of data, or of 0xa5 where data is NULL. n_bytes 0: NULL. */
 cl_mem crumb_xe_buffer(crumb_xe_device *d, const void *data, size_t n_bytes);
+void crumb_xe_release(size_t n, const cl_mem *buffers); /* NULL among them allowed */
 void crumb_xe_read(crumb_xe_device *d, cl_mem buffer, void *out, size_t n_bytes);
 
 /* Sets arguments from `first` on: b cl_mem (NULL allowed), u uint32_t, i int, f double as float, o uint64_t, l local

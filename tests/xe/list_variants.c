@@ -1,9 +1,10 @@
 /* Prints, one a line, how each linear kernel with dot-product or matrix instructions is built for a few layers that
  * models have: name, rung, bits, sub-group, registers, tile-rows and rows of activations of a work-group, its items,
- * layer, file, options; separated by tabs. */
+ * the most rows it is meant for, rank, layer, file, options; separated by tabs. */
 #include "cl/registry.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const struct {
     const char *name;
@@ -27,19 +28,37 @@ static void print_variant(const crumb_cl_kernel *kernel, size_t layer) {
                             .codebook = kernel->codebook ? entries : NULL};
     const crumb_cl_linear use = {
         .w = &w, .act = layers[layer].act, .act_group = layers[layer].act_group, .n_parts = 1, .x = layers[layer].x};
-    const crumb_cl_target target = {kernel->rung, kernel->sub_group, 128u << 10, 1024};
+    const crumb_cl_target target = {kernel->rung, kernel->sub_group, 128u << 10, 1024, 0};
     if (!crumb_cl_linear_fits(kernel, &use, &target)) return;
     crumb_cl_linear_options(kernel, &use, options);
-    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%s\t%s\t%s %s%s\n", kernel->name, crumb_cl_rung_name(kernel->rung),
+    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\t%s\t%s\t%s %s%s\n", kernel->name, crumb_cl_rung_name(kernel->rung),
            kernel->bits, kernel->sub_group, kernel->registers, kernel->tiles, kernel->tokens, kernel->local_size,
-           layers[layer].name, kernel->file, CRUMB_CL_BUILD_OPTIONS, options,
+           kernel->max_n, kernel->rank, layers[layer].name, kernel->file, CRUMB_CL_BUILD_OPTIONS, options,
            kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
 }
 
 static void print_dense(const crumb_cl_kernel *kernel) {
-    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\tdense\t%s\t%s %s\n", kernel->name, crumb_cl_rung_name(kernel->rung),
+    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\tdense\t%s\t%s %s\n", kernel->name, crumb_cl_rung_name(kernel->rung),
            kernel->bits, kernel->sub_group, kernel->registers, kernel->tiles, kernel->tokens, kernel->local_size,
-           kernel->file, CRUMB_CL_BUILD_OPTIONS, kernel->options);
+           kernel->max_n, kernel->rank, kernel->file, CRUMB_CL_BUILD_OPTIONS, kernel->options);
+}
+
+/* Attention for the heads of Llama 3 8B, and for others. */
+static void print_attention(const crumb_cl_kernel *kernel) {
+    static const crumb_cl_heads all[] = {
+        {CRUMB_KV_F16, 128, 32, 8, true}, {CRUMB_KV_F16, 64, 32, 8, true}, {CRUMB_KV_F16, 256, 8, 4, true}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        char options[CRUMB_CL_OPTIONS_MAX];
+        const crumb_cl_target target = {kernel->rung, kernel->sub_group, 64u << 10, 1024, 0};
+        if (crumb_cl_attention_select(kernel->op, &all[i], &target) != kernel) continue;
+        const uint32_t whole = crumb_cl_attention_rows(kernel, &all[i], &target);
+        const uint32_t rows = kernel->op == CRUMB_CL_ATTENTION_WHOLE ? whole : 1;
+        crumb_cl_attention_options(kernel, &all[i], rows, options);
+        printf("%s\t%s\t0\t%u\t%u\t0\t%u\t%u\t%u\t%d\theads%u\t%s\t%s %s%s\n", kernel->name,
+               crumb_cl_rung_name(kernel->rung), kernel->sub_group, kernel->registers, rows, kernel->local_size,
+               kernel->max_n, kernel->rank, all[i].head_dim, kernel->file, CRUMB_CL_BUILD_OPTIONS, options,
+               kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
+    }
 }
 
 int main(void) {
@@ -47,6 +66,8 @@ int main(void) {
     const crumb_cl_kernel *kernels = crumb_cl_kernels(&n);
     for (size_t i = 0; i < n; i++)
         if (kernels[i].op == CRUMB_CL_DENSE_MATRIX) print_dense(&kernels[i]);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(kernels[i].file, "attention_matrix.cl") == 0) print_attention(&kernels[i]);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; kernels[i].rung != CRUMB_CL_PORTABLE && j < sizeof layers / sizeof layers[0]; j++)
             print_variant(&kernels[i], j);

@@ -2,15 +2,20 @@
 """What Intel's compiler makes of the linear kernels: compiles them with ocloc, reads the binaries and judges.
 
 usage: machine_code.py LIST_VARIANTS [--all]   fails where a rule below is broken: for one device of each kind, and
-                                               gemm.cl and 2 bits for all; --all: everything for all (minutes)
+                                               2 bits, and gemm.cl with int8 activations, for all; --all: everything for all (minutes)
 
 LIST_VARIANTS is the program of list_variants.c. Rules, per variant and device:
     it builds; the binary has matrix instructions exactly where its rung says so; nothing spills
     8x8 matrix instructions (gemm.cl, gemv.cl with 8 rows): the inner loop has at most 2 instructions beside them and
     sync for each, 7 with scales of 128; prefetch included
     8 where activations are quantized in registers
+    gemm.cl in sub-groups of 8: 3.5 and 10. There loads of more than 128 bytes are two, and have an instruction per address;
+    beside what puts an operand together, which TM matrix instructions share: 3 instructions with 1 bit, 13 with 3 bits
+    (which makes one operand of 4 bits of them: half the matrix instructions that 2 + 1 bits would take), else a move per
+    dword (8 bits: two), since loads bring dwords of two operands in turn
     gemv.cl with one row: at most 1 instruction per 64 bytes of weights beside loads, matrix instructions and sync
     dense_matrix.cl, many rows: at most 2, in sub-groups of 8 at most 5
+    attention_matrix.cl, many rows: at most 8
     linear.cl: matrix instructions are in a loop, or unrolled in one
 Scales of 32 have no budget: their floats alone are 3 instructions per sum.
 
@@ -73,8 +78,10 @@ class Compiler:
 
 
 def kind_of(instruction):
-    """dpas, send, sync, jump or alu."""
+    """dpas, send, sync, jump or alu; idle: a dpas of registers with themselves, which the compiler puts before some on dg2."""
     op = re.sub(r"^\(.*?\)\s*", "", instruction).split()[0]
+    if op.startswith("dpas") and len(set(re.findall(r"\b(?:r\d+|null)\b", instruction))) == 2 and "null" in instruction:
+        return "idle"
     for kind in ("dpas", "send", "sync"):
         if op.startswith(kind):
             return kind
@@ -102,7 +109,8 @@ def loops_of(asm):
 class Variant:
     def __init__(self, line):
         self.name, self.rung, *numbers, self.layer, self.file, self.options = line.rstrip("\n").split("\t")
-        self.bits, self.sub_group, self.registers, self.tiles, self.tokens, self.items = map(int, numbers)
+        (self.bits, self.sub_group, self.registers, self.tiles, self.tokens, self.items, self.max_n,
+         self.rank) = map(int, numbers)
         self.matrix = self.rung.startswith("dpas")
         self.gemv = self.file == "gemv.cl" and self.tokens == 1
         self.in_registers = "-D IN_REGISTERS=1" in self.options
@@ -113,13 +121,19 @@ class Variant:
             return self.bits / {1: 2, 3: 3}.get(self.bits, 1)
         return 1 / (8 if self.bits == 1 else 2)
 
+    def operand_cost(self):
+        """Instructions that put an operand of gemm.cl together in sub-groups of 8."""
+        return {1: 3, 3: 13, 8: 16}.get(self.bits, self.bits)
+
     def devices(self):
         return DEVICES[self.sub_group] if self.matrix else DEVICES["dp4a", 0]
 
     def stands_for_all(self, device):
         if self.layer == "group32" and self.file != "gemm.cl":
             return False
-        return device == self.devices()[0] or self.file == "gemm.cl" or "_u2_" in self.name
+        if device == self.devices()[0] or "_u2_" in self.name:
+            return True
+        return self.file == "gemm.cl" and self.layer in ("row", "group128")
 
     def option(self, name):
         return int(re.search(rf"-D {name}=(\d+)", self.options)[1])
@@ -153,17 +167,22 @@ class Result:
         dpas = self.loop["dpas"]
         if self.variant.in_registers:  # one of TN + 1 sums activations up
             dpas *= self.variant.option("TN") / (self.variant.option("TN") + 1)
-        return (alu + self.loop["send"]) / max(dpas, 1), "DPAS"
+        return (alu + self.loop["send"] + self.loop["idle"]) / max(dpas, 1), "DPAS"
 
     def budget(self):
         v = self.variant
         if v.layer == "dense":
             return (2 if v.sub_group == 16 else 5) if "_gemm_" in v.name else None
+        if v.layer.startswith("heads"):
+            return 8 if "_whole_" in v.name else None
         if v.file == "linear.cl" or v.layer == "group32" or v.tokens not in (1, 8, 16, 32):
             return None
         if v.in_registers:
             return 8
-        return 1 if v.gemv else 2 if v.layer.startswith("row") else 7
+        row = v.layer.startswith("row")
+        if v.file == "gemm.cl" and v.sub_group == 8:
+            return (3.5 if row else 10) + v.operand_cost() / v.option("TM")
+        return 1 if v.gemv else 2 if row else 7
 
     def judge(self):
         if self.has_dpas != self.variant.matrix:

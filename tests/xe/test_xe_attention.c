@@ -1,9 +1,10 @@
-/* Rotation, the KV cache and attention on an OpenCL device against cpu/ref, bit for bit: both types of cache, heads of
- * several sizes, sequences mixed in a batch, prefill and decode. */
+/* Rotation, the KV cache and attention on an OpenCL device against cpu/ref, bit for bit but on matrix instructions:
+ * both types of cache, heads of several sizes, sequences mixed in a batch, prefill and decode. */
 #include "cl/registry.h"
 #include "cpu/attention.h"
 #include "cpu/float.h"
 #include "cpu/trial.h"
+#include "host/base/half.h"
 #include "tests/xe/device.h"
 
 #include <math.h>
@@ -225,40 +226,155 @@ static void attend(const shape *s, const char *keys, const char *values, const f
     for (uint32_t d = 0; d < dim; d++) out[d] *= inverse;
 }
 
-static void compare_attention(const shape *s, int b, const char *keys, const char *values, cl_mem bkeys,
-                              cl_mem bvalues) {
-    uint32_t n = batches[b].n, chunks = (N_CTX + 127) / 128;
-    size_t n_q = (size_t)n * s->n_head * s->head_dim;
-    size_t n_partials = (size_t)n * s->n_head * chunks * (s->head_dim + 2);
-    float *q = random_floats(n_q, 2), *want = random_floats(n_q, 1), *got = random_floats(n_q, 1), scale = 0.15f;
-    for (uint32_t i = 0; i < n * s->n_head; i++) {
-        size_t at = head_at(s, batches[b].rows[i / s->n_head].sequence, i % s->n_head / (s->n_head / s->n_head_kv));
-        attend(s, keys + at, values + at, q + (size_t)i * s->head_dim, batches[b].rows[i / s->n_head].position, scale,
-               want + (size_t)i * s->head_dim);
-    }
-    cl_mem batch = batch_buffer(b), bq = crumb_xe_buffer(&device, q, n_q * 4);
-    cl_mem partials = crumb_xe_buffer(&device, NULL, n_partials * 4), out = crumb_xe_buffer(&device, NULL, n_q * 4);
-    uint64_t offset = (uint64_t)layer_bytes(s) * LAYER;
-    cl_kernel split = kernel_of(s, "attention.cl", "attention_split", 1);
-    crumb_xe_args(split, 0, "bbbboufb", batch, bq, bkeys, bvalues, offset, (uint32_t)HEAD_BLOCKS, (double)scale,
-                  partials);
-    crumb_xe_run(&device, split, 128, chunks, s->n_head_kv, n + 1);
-    cl_kernel merge = kernel_of(s, "attention.cl", "attention_merge", 1);
-    crumb_xe_args(merge, 0, "bubb", batch, chunks, partials, out);
-    crumb_xe_run(&device, merge, 128, s->n_head, n + 1, 1);
-    crumb_xe_read(&device, out, got, n_q * 4);
-    check_floats(got, want, n_q, s, b, "decode");
+static double half_at(const char *block, size_t index) {
+    uint16_t bits;
+    memcpy(&bits, block + index * sizeof bits, sizeof bits);
+    return (double)crumb_f16_to_f32(bits);
+}
 
-    int rows = 12 / (int)(s->n_head / s->n_head_kv);
-    cl_kernel whole = kernel_of(s, "attention.cl", "attention_whole", rows);
-    crumb_xe_args(whole, 0, "bbbboufb", batch, bq, bkeys, bvalues, offset, (uint32_t)HEAD_BLOCKS, (double)scale, out);
-    crumb_xe_run(&device, whole, 128, s->n_head_kv, (n + (uint32_t)rows) / (uint32_t)rows + 1, 1);
-    crumb_xe_read(&device, out, got, n_q * 4);
-    check_floats(got, want, n_q, s, b, "prefill");
-    cl_mem all[] = {batch, bq, partials, out};
+/* The same in double precision over an f16 cache, and its softmax over all keys at once. */
+static void attend_exactly(const shape *s, const char *keys, const char *values, const float *q, uint32_t position,
+                           float scale, double *out) {
+    const size_t block_bytes = ops_of(s)->block_bytes(s->head_dim);
+    double scores[N_CTX], most = -INFINITY, sum = 0;
+    for (uint32_t j = 0; j <= position; j++) {
+        scores[j] = 0;
+        for (uint32_t d = 0; d < s->head_dim; d++)
+            scores[j] += (double)q[d] * half_at(keys + j / 16 * block_bytes, d * 16 + j % 16);
+        scores[j] *= (double)scale;
+        most = fmax(most, scores[j]);
+    }
+    for (uint32_t d = 0; d < s->head_dim; d++) out[d] = 0;
+    for (uint32_t j = 0; j <= position; j++) {
+        const double p = exp(scores[j] - most);
+        sum += p;
+        for (uint32_t d = 0; d < s->head_dim; d++)
+            out[d] += p * half_at(values + j / 16 * block_bytes, j % 16 * s->head_dim + d);
+    }
+    for (uint32_t d = 0; d < s->head_dim; d++) out[d] /= sum;
+}
+
+/* A batch's queries, and what they make of the cache. */
+typedef struct attention_case {
+    const shape *s;
+    int b;
+    uint32_t n, chunks;
+    size_t n_q;
+    float *q, *want, *got, scale;
+    double *exact; /* NULL: of a cache that is not f16 */
+    cl_mem batch, bq, bkeys, bvalues, partials, out;
+} attention_case;
+
+static void make_case(attention_case *c, const shape *s, int b, const char *keys, const char *values, cl_mem bkeys,
+                      cl_mem bvalues) {
+    *c = (attention_case){.s = s, .b = b, .n = batches[b].n, .scale = 0.15f, .bkeys = bkeys, .bvalues = bvalues};
+    for (uint32_t r = 0; r < c->n; r++)
+        if (batches[b].rows[r].position / 128 >= c->chunks) c->chunks = batches[b].rows[r].position / 128 + 1;
+    c->n_q = (size_t)c->n * s->n_head * s->head_dim;
+    c->q = random_floats(c->n_q, 2), c->want = random_floats(c->n_q, 1), c->got = random_floats(c->n_q, 1);
+    c->exact = s->type == CRUMB_KV_F16 ? calloc(c->n_q, sizeof *c->exact) : NULL;
+    for (uint32_t i = 0; i < c->n * s->n_head; i++) {
+        const uint32_t sequence = batches[b].rows[i / s->n_head].sequence,
+                       position = batches[b].rows[i / s->n_head].position;
+        size_t at = head_at(s, sequence, i % s->n_head / (s->n_head / s->n_head_kv)), own = (size_t)i * s->head_dim;
+        for (uint32_t d = 0; d < s->head_dim && i % 5 == 3; d++) c->q[own + d] *= i % 2 ? 0 : 1e-30f;
+        attend(s, keys + at, values + at, c->q + own, position, c->scale, c->want + own);
+        if (c->exact) attend_exactly(s, keys + at, values + at, c->q + own, position, c->scale, c->exact + own);
+    }
+    c->batch = batch_buffer(b);
+    c->bq = crumb_xe_buffer(&device, c->q, c->n_q * 4);
+    c->partials = crumb_xe_buffer(&device, NULL, (size_t)c->n * s->n_head * c->chunks * (s->head_dim + 2) * 4);
+    c->out = crumb_xe_buffer(&device, NULL, c->n_q * 4);
+}
+
+static void free_case(attention_case *c) {
+    cl_mem all[] = {c->batch, c->bq, c->partials, c->out};
     for (int i = 0; i < 4; i++) clReleaseMemObject(all[i]);
-    clReleaseKernel(split), clReleaseKernel(merge), clReleaseKernel(whole);
-    free(q), free(want), free(got);
+    free(c->q), free(c->want), free(c->got), free(c->exact);
+}
+
+static cl_kernel attention_kernel(const attention_case *c, const crumb_cl_kernel *row, uint32_t rows) {
+    char options[CRUMB_CL_OPTIONS_MAX];
+    const crumb_cl_heads heads = {c->s->type, c->s->head_dim, c->s->n_head, c->s->n_head_kv, true};
+    crumb_cl_attention_options(row, &heads, rows, options);
+    return crumb_xe_kernel(&device, row->file, options, row->sub_group != 0, row->entry);
+}
+
+/* Split over the keys and merged; one chunk needs no merging. Into c->got. */
+static void run_split(attention_case *c, const crumb_cl_kernel *row) {
+    const uint64_t offset = (uint64_t)layer_bytes(c->s) * LAYER;
+    cl_kernel split = attention_kernel(c, row, 1),
+              merge = attention_kernel(c, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_MERGE), 1);
+    crumb_xe_args(split, 0, "bbbboufbb", c->batch, c->bq, c->bkeys, c->bvalues, offset, (uint32_t)HEAD_BLOCKS,
+                  (double)c->scale, c->partials, c->out);
+    crumb_xe_run(&device, split, row->local_size, c->chunks, c->s->n_head_kv, c->n + 1);
+    crumb_xe_args(merge, 0, "bubb", c->batch, c->chunks, c->partials, c->out);
+    if (c->chunks > 1) crumb_xe_run(&device, merge, 128, c->s->n_head, c->n + 1, 1);
+    crumb_xe_read(&device, c->out, c->got, c->n_q * 4);
+    clReleaseKernel(split), clReleaseKernel(merge);
+}
+
+/* A work-group takes `rows` through all keys. Into c->got. */
+static void run_whole(attention_case *c, const crumb_cl_kernel *row, uint32_t rows) {
+    cl_kernel whole = attention_kernel(c, row, rows);
+    crumb_xe_args(whole, 0, "bbbboufb", c->batch, c->bq, c->bkeys, c->bvalues, (uint64_t)layer_bytes(c->s) * LAYER,
+                  (uint32_t)HEAD_BLOCKS, (double)c->scale, c->out);
+    crumb_xe_run(&device, whole, row->local_size, c->s->n_head_kv, (c->n + rows) / rows + 1, 1);
+    crumb_xe_read(&device, c->out, c->got, c->n_q * 4);
+    clReleaseKernel(whole);
+}
+
+static void compare_attention(attention_case *c) {
+    run_split(c, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_SPLIT));
+    check_floats(c->got, c->want, c->n_q, c->s, c->b, "decode");
+    run_whole(c, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_WHOLE), 12 / (c->s->n_head / c->s->n_head_kv));
+    check_floats(c->got, c->want, c->n_q, c->s, c->b, "prefill");
+}
+
+/* Distances of results from exact ones. */
+typedef struct distance {
+    double most, squares;
+    size_t n;
+} distance;
+
+static void add_distance(const attention_case *c, const float *y, distance *to) {
+    for (size_t i = 0; i < c->n_q; i++) {
+        const double off = fabs((double)y[i] - c->exact[i]);
+        to->most = fmax(to->most, off);
+        to->squares += off * off;
+    }
+    to->n += c->n_q;
+}
+
+/* The matrix instructions' results are near, and the same for all ways and numbers of rows; the largest error, which
+ * stands beside values of up to 1. */
+static double compare_matrix_attention(attention_case *c, uint32_t sub_group, distance *cpu, distance *matrix) {
+    const crumb_cl_heads heads = {c->s->type, c->s->head_dim, c->s->n_head, c->s->n_head_kv, true};
+    const crumb_cl_target target = {
+        .rung = CRUMB_CL_DPAS, .sub_group = sub_group, .local_bytes = 64 << 10, .max_work_group = 1024};
+    const crumb_cl_kernel *split = crumb_cl_attention_select(CRUMB_CL_ATTENTION_SPLIT, &heads, &target);
+    const crumb_cl_kernel *whole = crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &heads, &target);
+    assert_true(split->sub_group == sub_group && whole->sub_group == sub_group);
+    double most = 0;
+    run_split(c, split);
+    for (size_t i = 0; i < c->n_q; i++) {
+        const double off = fabs((double)c->got[i] - (double)c->want[i]);
+        if (!(off <= 0x1p-17))
+            fail_msg("%s, head_dim %u, batch %d: value %zu is %g, not %g", split->name, c->s->head_dim, c->b, i,
+                     (double)c->got[i], (double)c->want[i]);
+        most = off > most ? off : most;
+    }
+    add_distance(c, c->want, cpu);
+    add_distance(c, c->got, matrix);
+    memcpy(c->want, c->got, c->n_q * sizeof *c->got);
+    const uint32_t rows = crumb_cl_attention_rows(whole, &heads, &target);
+    run_whole(c, whole, rows);
+    check_floats(c->got, c->want, c->n_q, c->s, c->b, whole->name);
+    if (c->s->head_dim == 64 || c->s->head_dim == 128) {
+        run_whole(c, whole, 2);
+        check_floats(c->got, c->want, c->n_q, c->s, c->b, whole->name);
+    }
+    return most;
 }
 
 static void attention_equals_reference(void **state) {
@@ -270,11 +386,80 @@ static void attention_equals_reference(void **state) {
         fill_cache(s, keys, values);
         cl_mem bkeys = crumb_xe_buffer(&device, keys, n_bytes), bvalues = crumb_xe_buffer(&device, values, n_bytes);
         for (int b = 0; b < N_BATCHES; b++)
-            if (takes(i, b)) compare_attention(s, b, keys, values, bkeys, bvalues);
+            if (takes(i, b)) {
+                attention_case c;
+                make_case(&c, s, b, keys, values, bkeys, bvalues);
+                compare_attention(&c);
+                free_case(&c);
+            }
         clReleaseMemObject(bkeys);
         clReleaseMemObject(bvalues);
         free(keys), free(values);
     }
+}
+
+static void matrix_attention_is_near_and_agrees(void **state) {
+    (void)state;
+    static const shape heads[] = {{CRUMB_KV_F16, 64, 9, 3, 0, CRUMB_ROPE_NORMAL},
+                                  {CRUMB_KV_F16, 128, 4, 1, 0, CRUMB_ROPE_NORMAL},
+                                  {CRUMB_KV_F16, 256, 12, 2, 0, CRUMB_ROPE_NORMAL},
+                                  {CRUMB_KV_F16, 80, 2, 2, 0, CRUMB_ROPE_NORMAL}};
+    double most = 0;
+    distance cpu = {0}, matrix = {0};
+    if (!device.sub_groups) skip();
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        const shape *s = &heads[i];
+        size_t n_bytes = N_LAYERS * layer_bytes(s);
+        char *keys = calloc(1, n_bytes), *values = calloc(1, n_bytes);
+        fill_cache(s, keys, values);
+        cl_mem bkeys = crumb_xe_buffer(&device, keys, n_bytes), bvalues = crumb_xe_buffer(&device, values, n_bytes);
+        for (int b = 0; b < N_BATCHES; b++) { /* programs take seconds to build */
+            attention_case c;
+            make_case(&c, s, b, keys, values, bkeys, bvalues);
+            most = fmax(most, compare_matrix_attention(&c, i % 2 ? 8 : 16, &cpu, &matrix));
+            free_case(&c);
+        }
+        clReleaseMemObject(bkeys);
+        clReleaseMemObject(bvalues);
+        free(keys), free(values);
+    }
+    const double cpu_rms = sqrt(cpu.squares / (double)cpu.n), matrix_rms = sqrt(matrix.squares / (double)matrix.n);
+    print_message(
+        "the largest distance from the CPU is %.2g; from exact results %.2g (rms %.2g), the CPU's %.2g (%.2g)\n", most,
+        matrix.most, matrix_rms, cpu.most, cpu_rms);
+    assert_true(matrix_rms <=
+                2 * cpu_rms); /* second terms are rounded too, where the instructions round each product */
+}
+
+/* Matrix instructions are for f16 caches and heads of whole blocks that fit registers. */
+static void selection_follows_its_rule(void **state) {
+    (void)state;
+    const crumb_cl_target matrix = {
+        .rung = CRUMB_CL_DPAS_I8, .sub_group = 16, .local_bytes = 64 << 10, .max_work_group = 1024};
+    crumb_cl_target narrow = matrix, none = matrix;
+    narrow.sub_group = 8;
+    none.rung = CRUMB_CL_DP4A;
+    static const struct {
+        crumb_cl_heads heads;
+        uint32_t on_16, on_8, rows_16, rows_8; /* sub-group, 0: none */
+    } cases[] = {
+        {{CRUMB_KV_F16, 128, 32, 8, true}, 16, 8, 8, 4}, {{CRUMB_KV_Q8, 128, 32, 8, true}, 0, 0, 4, 4},
+        {{CRUMB_KV_F16, 24, 6, 2, true}, 0, 0, 5, 5},    {{CRUMB_KV_F16, 64, 71, 1, true}, 0, 0, 1, 1},
+        {{CRUMB_KV_F16, 256, 16, 1, true}, 16, 0, 2, 1}, {{CRUMB_KV_F16, 256, 8, 8, true}, 16, 0, 32, 16},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int which = 0; which < 3; which++) {
+            const crumb_cl_target *t = which == 0 ? &matrix : which == 1 ? &narrow : &none;
+            const uint32_t want = which == 0 ? cases[i].on_16 : which == 1 ? cases[i].on_8 : 0;
+            const crumb_cl_kernel *whole = crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &cases[i].heads, t);
+            assert_int_equal(whole->sub_group, want);
+            assert_int_equal(crumb_cl_attention_select(CRUMB_CL_ATTENTION_SPLIT, &cases[i].heads, t)->sub_group, want);
+            const uint32_t rows = crumb_cl_attention_rows(whole, &cases[i].heads, t);
+            if (which < 2) assert_int_equal(rows, which == 0 ? cases[i].rows_16 : cases[i].rows_8);
+            crumb_cl_heads unasked = cases[i].heads;
+            unasked.matrix = false;
+            assert_int_equal(crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &unasked, t)->sub_group, 0);
+        }
 }
 
 int main(void) {
@@ -287,6 +472,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rotation_and_cache_equal_reference),
         cmocka_unit_test(attention_equals_reference),
+        cmocka_unit_test(selection_follows_its_rule),
+        cmocka_unit_test(matrix_attention_is_near_and_agrees),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     crumb_xe_close(&device);

@@ -138,13 +138,6 @@ static void matrix_builtins_are_dpas(void **state) {
 }
 
 int main(void) {
-    if (!crumb_xe_open(&device)) {
-        fprintf(stderr, "skipped: no OpenCL device\n");
-        return 77;
-    }
-    printf("on %s\n", device.name);
     const struct CMUnitTest tests[] = {cmocka_unit_test(matrix_builtins_are_dpas)};
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    crumb_xe_close(&device);
-    return failed;
+    return crumb_xe_run_tests(&device, tests, sizeof tests / sizeof *tests);
 }

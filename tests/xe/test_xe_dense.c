@@ -73,9 +73,8 @@ static void run(const layer *c, const crumb_cl_kernel *kernel, float out_scale, 
     crumb_xe_run(&device, dense, kernel->local_size, crumb_div_up(M - ROW0, kernel->rows),
                  crumb_div_up(N + 3, kernel->tokens), 1);
     crumb_xe_read(&device, out, y, sizeof c->add);
-    cl_mem all[] = {batch, x, terms, down, weights, bias, out};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) clReleaseMemObject(all[i]);
-    if (norm_weight) clReleaseMemObject(norm_weight);
+    cl_mem all[] = {batch, x, norm_weight, terms, down, weights, bias, out};
+    crumb_xe_release(sizeof all / sizeof *all, all);
     clReleaseKernel(split), clReleaseKernel(dense);
 }
 
@@ -107,7 +106,7 @@ static const crumb_cl_kernel *compare_kernels(const layer *c, uint32_t sub_group
     size_t n;
     const crumb_cl_kernel *kernels = crumb_cl_kernels(&n), *of_first = NULL;
     const crumb_matrix w = {.type = c->type, .m = M, .k = c->k};
-    const crumb_cl_target target = {CRUMB_CL_DPAS_I8, sub_group, device.local_bytes, 1024};
+    const crumb_cl_target target = {CRUMB_CL_DPAS_I8, sub_group, device.local_bytes, 1024, 0};
     for (size_t i = 0; i < n; i++) {
         if (!crumb_cl_dense_fits(&kernels[i], &w, &target)) continue;
         run(c, &kernels[i], out_scale, y);
@@ -137,7 +136,8 @@ static void kernels_are_near_double_and_agree(void **state) {
 /* Each number of rows has a kernel, and only where the instructions and the layout fit. */
 static void selection_follows_its_rule(void **state) {
     (void)state;
-    const crumb_cl_target target = {CRUMB_CL_DPAS, 16, 64 << 10, 1024}, no_matrix = {CRUMB_CL_DP4A, 0, 64 << 10, 1024};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 16, 64 << 10, 1024, 0},
+                          no_matrix = {CRUMB_CL_DP4A, 0, 64 << 10, 1024, 0};
     crumb_matrix w = {.type = CRUMB_TYPE_F16, .m = 100, .k = 96};
     uint32_t rows[] = {1, 2, 3, 8, 9, 512}, tokens[] = {1, 2, 4, 8, 64, 64};
     for (int i = 0; i < 6; i++) assert_int_equal(crumb_cl_dense_select(&w, rows[i], &target)->tokens, tokens[i]);
@@ -149,16 +149,9 @@ static void selection_follows_its_rule(void **state) {
 }
 
 int main(void) {
-    if (!crumb_xe_open(&device)) {
-        fprintf(stderr, "skipped: no OpenCL device\n");
-        return 77;
-    }
-    printf("on %s\n", device.name);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(selection_follows_its_rule),
         cmocka_unit_test(kernels_are_near_double_and_agree),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    crumb_xe_close(&device);
-    return failed;
+    return crumb_xe_run_tests(&device, tests, sizeof tests / sizeof *tests);
 }

@@ -135,6 +135,23 @@ static void select_keeps_the_wanted_rows(void **state) {
     free(x);
 }
 
+static void place_writes_its_columns(void **state) {
+    (void)state;
+    enum { WIDTH = 130, OUT_WIDTH = 300, COLUMN = 70 };
+    float *x = random_floats(ROWS * WIDTH, 1), *want = random_floats(ROWS * OUT_WIDTH, 1);
+    cl_mem batch = batch_of(NULL, NULL, 0), values = upload(x, ROWS * WIDTH * 4),
+           out = upload(want, ROWS * OUT_WIDTH * 4);
+    for (int n = 0; n < ROWS; n++) memcpy(want + n * OUT_WIDTH + COLUMN, x + n * WIDTH, WIDTH * sizeof *x);
+    cl_kernel kernel = kernel_of(CRUMB_CL_PLACE, "");
+    crumb_xe_args(kernel, 0, "buuuubb", batch, 0u, (uint32_t)WIDTH, (uint32_t)COLUMN, (uint32_t)OUT_WIDTH, values, out);
+    crumb_xe_run(&device, kernel, 128, 2, ROWS + 1, 1);
+    check_floats(out, want, ROWS * OUT_WIDTH, "place");
+    clReleaseKernel(kernel);
+    clReleaseMemObject(batch);
+    clReleaseMemObject(values);
+    free(x), free(want);
+}
+
 /* Values in few steps, so that many are equal; NaN, both zeros and infinities among them. */
 static float *logits_of(uint32_t width) {
     float *x = random_floats((size_t)ROWS * width, 8);
@@ -192,7 +209,7 @@ static void top_finds_the_largest(void **state) {
             for (uint32_t i = 0; i < k; i++) assert_true(got[2 * row * k + i] == want[2 * row * k + i]);
         }
         cl_mem all[] = {batch, logits, keys[0], keys[1], out};
-        for (int i = 0; i < 5; i++) clReleaseMemObject(all[i]);
+        crumb_xe_release(5, all);
         free(x);
         free(want);
         free(got);
@@ -201,38 +218,40 @@ static void top_finds_the_largest(void **state) {
 
 /* ---- quantization ------------------------------------------------------------------------------------------------ */
 
-/* bits: of the order; 9 stands for rising k, which is BITS=0 to the kernel. */
-static void compare_quantization(unsigned bits, uint32_t x_group, bool row_scale, uint32_t k, float scale) {
+/* bits: of the order; 0 is rising k. x_rows: rows whose blocks lie together. */
+static void compare_quantization(unsigned bits, uint32_t x_rows, uint32_t x_group, bool row_scale, uint32_t k,
+                                 float scale) {
     uint32_t k_padded = (uint32_t)crumb_round_up(k, 32), group = x_group ? x_group : k_padded,
              n_groups = k_padded / group;
     size_t n_q = (size_t)ROWS * k_padded, n_sums = (size_t)ROWS * n_groups, n_scales = row_scale ? ROWS : n_sums;
     float *x = random_floats((size_t)ROWS * k, scale), *sx = random_floats(n_scales, 1);
-    int8_t *want = calloc(1, n_q), *got = malloc(n_q);
+    int8_t *want = calloc(1, n_q), *got = malloc(crumb_cl_linear_x_bytes(ROWS, k_padded));
     int32_t *sums = calloc(n_sums, 4), *got_sums = malloc(n_sums * 4);
     memset(x + k, 0, k * sizeof *x); /* a row of nothing */
     crumb_q8 out = {.q = want, .sx = sx, .qsum = sums, .k_padded = k_padded, .group = group, .row_scale = row_scale};
     crumb_quantize__ref(x, k, k, bits ? bits : 8, 0, ROWS, &out);
     char options[200];
-    snprintf(options, sizeof options, "-D BITS=%u -D X_GROUP=%u -D ROW_SCALE=%d -D INPUT=0", bits, x_group, row_scale);
+    snprintf(options, sizeof options, "-D BITS=%u -D X_ROWS=%u -D X_GROUP=%u -D ROW_SCALE=%d -D INPUT=0", bits, x_rows,
+             x_group, row_scale);
     cl_kernel kernel = kernel_of(CRUMB_CL_QUANTIZE, options);
-    cl_mem batch = batch_of(NULL, NULL, 0), values = upload(x, (size_t)ROWS * k * 4), codes = upload(NULL, n_q);
+    cl_mem batch = batch_of(NULL, NULL, 0), values = upload(x, (size_t)ROWS * k * 4);
+    cl_mem codes = upload(NULL, crumb_cl_linear_x_bytes(ROWS, k_padded));
     cl_mem scales = upload(NULL, n_scales * 4), code_sums = upload(NULL, n_sums * 4);
     crumb_xe_args(kernel, 0, "buubbfbbbl", batch, 0u, k, values, NULL, 0.0, codes, scales, code_sums,
                   (size_t)(8 * n_groups));
     crumb_xe_run(&device, kernel, 128, ROWS + 1, 1, 1);
-    crumb_xe_read(&device, codes, got, n_q);
+    crumb_xe_read(&device, codes, got, crumb_cl_linear_x_bytes(ROWS, k_padded));
     crumb_xe_read(&device, code_sums, got_sums, n_sums * 4);
     for (size_t i = 0; i < n_q; i++) {
-        size_t at = bits ? i : i / 32 * 32 + crumb_tile_plane_position(8, i % 32);
-        if (got[i] != want[at]) fail_msg("%s k %u: code %zu is %d, not %d", options, k, i, got[i], want[at]);
+        size_t at = bits ? i : i / 32 * 32 + crumb_tile_plane_position(8, i % 32), row = i / k_padded;
+        size_t of_row = i % k_padded, place = x_rows == 1 ? i : (of_row / 32 * x_rows + row) * 32 + of_row % 32;
+        if (got[place] != want[at]) fail_msg("%s k %u: code %zu is %d, not %d", options, k, i, got[place], want[at]);
     }
     assert_memory_equal(got_sums, sums, n_sums * 4);
     check_floats(scales, sx, n_scales, "scale of activations");
     clReleaseKernel(kernel);
-    clReleaseMemObject(batch);
-    clReleaseMemObject(values);
-    clReleaseMemObject(codes);
-    clReleaseMemObject(code_sums);
+    cl_mem all[] = {batch, values, codes, code_sums};
+    crumb_xe_release(4, all);
     free(x), free(sx), free(want), free(got), free(sums), free(got_sums);
 }
 
@@ -240,11 +259,11 @@ static void quantization_equals_reference(void **state) {
     (void)state;
     static const unsigned orders[] = {0, 1, 2, 3, 4, 8};
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-        compare_quantization(orders[i], 0, true, 4 + below(1000), 3);
-        compare_quantization(orders[i], 32, false, 1000, 1e-3f);
-        compare_quantization(orders[i], 128, i % 2, 1280, 1e4f);
-        compare_quantization(orders[i], 16, i % 2 == 0, 96, 1e-6f);
-        compare_quantization(orders[i], 32, false, 64, 1e-31f); /* below what has an inverse */
+        compare_quantization(orders[i], 1, 0, true, 4 + below(1000), 3);
+        compare_quantization(orders[i], 1, 32, false, 1000, 1e-3f);
+        compare_quantization(orders[i], i % 2 ? 1 : 8, 128, i % 2, 1280, 1e4f);
+        compare_quantization(orders[i], 1, 16, i % 2 == 0, 96, 1e-6f);
+        compare_quantization(orders[i], 1, 32, false, 64, 1e-31f); /* below what has an inverse */
     }
 }
 
@@ -276,8 +295,7 @@ static void compare_embedding(const crumb_matrix *w, size_t codes_bytes, float s
                   (int)w->sub, (double)scale, out);
     crumb_xe_run(&device, kernel, 128, crumb_div_up(w->k, 128), ROWS + 1, 1);
     check_floats(out, want, (size_t)ROWS * w->k, options);
-    for (int i = 0; i < 6; i++)
-        if (all[i]) clReleaseMemObject(all[i]);
+    crumb_xe_release(6, all);
     clReleaseMemObject(batch);
     clReleaseKernel(kernel);
     free(want);
@@ -368,8 +386,7 @@ static void float_layers_are_near_the_reference(void **state) {
                 if (!(off <= 1e-5 * size)) fail_msg("%s: y[%u][%u] is off by %g of %g", options, r, m, off, size);
             }
         }
-        for (int j = 0; j < 9; j++)
-            if (all[j]) clReleaseMemObject(all[j]);
+        crumb_xe_release(9, all);
         clReleaseMemObject(batch);
         clReleaseMemObject(y);
         clReleaseKernel(kernel);
@@ -409,7 +426,7 @@ static void dense_layers_equal_reference(void **state) {
         crumb_xe_args(kernel, 0, "buubbbbbuuuf", batch, 0u, w.k, all[0], y, all[1], all[2], y, 0u, w.m, w.m, 1.25);
         crumb_xe_run(&device, kernel, 128, 3, i < 3 ? ROWS + 1 : 1, 1);
         check_floats(y, want, n, options);
-        for (int j = 0; j < 3; j++) clReleaseMemObject(all[j]);
+        crumb_xe_release(3, all);
         clReleaseMemObject(batch);
         clReleaseKernel(kernel);
         free(x), free(want), free(bias), free(add), free((void *)(uintptr_t)w.codes);
@@ -417,22 +434,12 @@ static void dense_layers_equal_reference(void **state) {
 }
 
 int main(void) {
-    if (!crumb_xe_open(&device)) {
-        fprintf(stderr, "skipped: no OpenCL device\n");
-        return 77;
-    }
-    printf("on %s\n", device.name);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms_equal_reference),
-        cmocka_unit_test(gates_equal_reference),
-        cmocka_unit_test(select_keeps_the_wanted_rows),
-        cmocka_unit_test(top_finds_the_largest),
-        cmocka_unit_test(quantization_equals_reference),
-        cmocka_unit_test(embeddings_equal_reference),
-        cmocka_unit_test(float_layers_are_near_the_reference),
+        cmocka_unit_test(norms_equal_reference),        cmocka_unit_test(gates_equal_reference),
+        cmocka_unit_test(select_keeps_the_wanted_rows), cmocka_unit_test(place_writes_its_columns),
+        cmocka_unit_test(top_finds_the_largest),        cmocka_unit_test(quantization_equals_reference),
+        cmocka_unit_test(embeddings_equal_reference),   cmocka_unit_test(float_layers_are_near_the_reference),
         cmocka_unit_test(dense_layers_equal_reference),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    crumb_xe_close(&device);
-    return failed;
+    return crumb_xe_run_tests(&device, tests, sizeof tests / sizeof *tests);
 }

@@ -98,6 +98,14 @@ DEFINE_FLOATS(intel_sub_group_bf16_bf16_matrix_mad_k16, bf16_value)
     }                                                                                                                  \
     void OVERLOAD intel_sub_group_2d_block_prefetch_##name(global void *base, int width, int height, int pitch,        \
                                                            int2 at) {}
+void OVERLOAD intel_sub_group_2d_block_read_transform_16b_16r16x1c(global void *base, int width, int height, int pitch,
+                                                                   int2 at, private uint *out) {
+    int byte = (at.x + (int)get_sub_group_local_id()) * 2;
+    for (int r = 0; r < 8; r++) {
+        global const char *row = (global const char *)base + (size_t)(at.y + 2 * r) * pitch + byte;
+        out[r] = *(global const ushort *)row | (uint)*(global const ushort *)(row + pitch) << 16;
+    }
+}
 DEFINE_READ(8b_8r32x1c, ushort, 1, 8, 1)
 DEFINE_READ(8b_16r32x1c, ushort, 1, 16, 1)
 DEFINE_READ(8b_32r32x1c, ushort, 1, 32, 1)
@@ -108,8 +116,11 @@ DEFINE_READ(16b_2r16x2c, ushort, 2, 2, 2)
 DEFINE_READ(16b_4r16x2c, ushort, 2, 4, 2)
 DEFINE_READ(16b_8r16x2c, ushort, 2, 8, 2)
 DEFINE_READ(16b_16r16x2c, ushort, 2, 16, 2)
+DEFINE_READ(16b_1r16x1c, ushort, 2, 1, 1)
+DEFINE_READ(16b_2r16x1c, ushort, 2, 2, 1)
 DEFINE_READ(16b_4r16x1c, ushort, 2, 4, 1)
 DEFINE_READ(16b_8r16x1c, ushort, 2, 8, 1)
+DEFINE_READ(16b_16r16x1c, ushort, 2, 16, 1)
 DEFINE_READ(32b_1r16x1c, uint, 4, 1, 1)
 DEFINE_READ(32b_2r16x1c, uint, 4, 2, 1)
 DEFINE_READ(32b_4r16x1c, uint, 4, 4, 1)

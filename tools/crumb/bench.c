@@ -1,9 +1,11 @@
 /* crumb bench: how fast models read prompts (ppN) and generate (tgN), by llama-bench's conventions: random tokens, a
  * warm-up before the timed runs, the context emptied between them. */
 #include "tools/crumb/bench.h"
+#include "tools/crumb/explain.h"
 
 #include "host/base/error.h"
 #include "host/base/thread.h"
+#include "scheduler/topology.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -90,7 +92,7 @@ static double roof(bench_state *b, int n_threads) {
     crumb_model_info info;
     crumb_model_get_info(b->model, &info);
     if (strcmp(info.backend, "cpu") != 0) return 0;
-    if (b->roof[n_threads] == 0) b->roof[n_threads] = cli_probe_read_bandwidth(n_threads);
+    if (b->roof[n_threads] == 0) b->roof[n_threads] = cli_probe_read_bandwidth(n_threads, b->options->cpu_kind);
     return b->roof[n_threads];
 }
 
@@ -122,6 +124,7 @@ static crumb_status run_test(bench_state *b, const bench_test *test, bench_resul
     CRUMB_TRY(make_tokens(b, n_ctx, err));
     CRUMB_TRY(crumb_session_create(b->model, &params, &b->session, err));
     crumb_status status = time_test(b, test, &r, err);
+    if (status == CRUMB_OK && b->options->explain) cli_explain(b->session);
     crumb_session_destroy(b->session);
     b->session = NULL;
     CRUMB_TRY(status);
@@ -144,9 +147,16 @@ static crumb_status run_tests(bench_state *b, const bench_result *setting, crumb
     return CRUMB_OK;
 }
 
-int bench_resolve_threads(int64_t n) {
-    int cpus[1024];
-    return n > 0 ? (int)n : crumb_cpu_physical(cpus, 1024);
+int bench_resolve_threads(const cli_options *options, int64_t n) {
+    crumb_topology topology;
+    crumb_cores_wanted wanted;
+    int cpus[CRUMB_TOPOLOGY_MAX_CORES], n_cpus;
+    if (n > 0) return (int)n;
+    crumb_topology_read(&topology);
+    crumb_cores_wanted_parse(options->cpu_kind, &wanted);
+    /* Where there are none of the kind, opening the model says so. */
+    return crumb_topology_choose(&topology, wanted, cpus, CRUMB_TOPOLOGY_MAX_CORES, &n_cpus, NULL) == CRUMB_OK ? n_cpus
+                                                                                                               : 1;
 }
 
 static crumb_status run_settings(bench_state *b, crumb_error *err) {
@@ -160,7 +170,7 @@ static crumb_status run_settings(bench_state *b, crumb_error *err) {
                 for (size_t d = 0; d < o->bench_depth.n; d++) {
                     r.n_batch = o->bench_batch.value[i];
                     r.n_ubatch = o->bench_ubatch.value[j];
-                    r.n_threads = bench_resolve_threads(o->bench_threads.value[t]);
+                    r.n_threads = bench_resolve_threads(o, o->bench_threads.value[t]);
                     r.n_depth = o->bench_depth.value[d];
                     CRUMB_TRY(run_tests(b, &r, err));
                 }
@@ -169,12 +179,15 @@ static crumb_status run_settings(bench_state *b, crumb_error *err) {
 
 static crumb_status run_model(bench_state *b, const char *path, const char *synthetic, crumb_error *err) {
     int most = 1;
+    int64_t n_prompt = 0;
     for (size_t i = 0; i < b->options->bench_threads.n; i++) {
-        int n = bench_resolve_threads(b->options->bench_threads.value[i]);
+        int n = bench_resolve_threads(b->options, b->options->bench_threads.value[i]);
         if (n > most) most = n;
     }
+    for (size_t i = 0; i < b->options->bench_prompt.n; i++)
+        if (b->options->bench_prompt.value[i] > n_prompt) n_prompt = b->options->bench_prompt.value[i];
     b->model_filename = path ? path : synthetic ? synthetic : "";
-    CRUMB_TRY(cli_model_open(b->options, path, synthetic, most, &b->model, err));
+    CRUMB_TRY(cli_model_open(b->options, path, synthetic, most, n_prompt, &b->model, err));
     crumb_status status = run_settings(b, err);
     crumb_model_close(b->model);
     b->model = NULL;

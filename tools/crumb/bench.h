@@ -40,7 +40,8 @@ void bench_open_list(bench_format format);
 crumb_status bench_print_object(bench_format format, cJSON *object, bool first, crumb_error *err);
 void bench_close_list(bench_format format, bool any);
 
-int bench_resolve_threads(int64_t n);        /* 0: one per physical core */
+/* 0: one per core of the kinds that --cpu-kind names. */
+int bench_resolve_threads(const cli_options *options, int64_t n);
 int bench_suite(const cli_options *options); /* suite.c */
 
 #endif

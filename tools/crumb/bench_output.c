@@ -2,6 +2,8 @@
  * that have no meaning here (cpu_mask, tensor_split ...) are left out. */
 #include "tools/crumb/bench.h"
 
+#include "host/engine/devices.h"
+
 #include "host/base/error.h"
 
 #include <string.h>
@@ -23,7 +25,7 @@ static void test_name(const bench_result *r, char out[64]) {
 
 /* As llama-bench names them. */
 static const char *backend_name(const bench_result *r) {
-    return strcmp(r->info.backend, "cl") == 0 ? "OpenCL" : "CPU";
+    return strcmp(r->info.backend, "cpu") == 0 ? "CPU" : crumb_engine_backend_name(r->info.backend);
 }
 
 static void print_markdown(const bench_result *r) {

@@ -39,6 +39,7 @@ int cli_devices(const cli_options *options);
 int cli_report(const cli_options *options); /* devices --report: report.c */
 void cli_list_devices(void);                /* --list-devices: names only, for people */
 int cli_tune(const cli_options *options);
+int cli_plan(const cli_options *options);
 int cli_help(const cli_options *options);
 
 /* ---- messages and output (terminal.c) ---------------------------------------------------------------------- */
@@ -86,12 +87,18 @@ crumb_status cli_prompt(const cli_options *options, char **text, size_t *n_bytes
 
 /* ---- models (load.c) --------------------------------------------------------------------------------------- */
 
-/* Opens options->model, a synthetic model where `synthetic` is given, or the embedded one where `path` is NULL too. */
+/* --split: "auto" or nothing becomes -1. */
+crumb_status cli_read_split(const char *text, double *out, crumb_error *err);
+/* Opens options->model, a synthetic model where `synthetic` is given, or the embedded one where `path` is NULL too.
+ * n_prompt: about as many tokens will a prompt have; 0: unknown. */
 crumb_status cli_model_open(const cli_options *options, const char *path, const char *synthetic, int n_threads,
-                            crumb_model **out, crumb_error *err);
+                            int64_t n_prompt, crumb_model **out, crumb_error *err);
 /* A file as it is, without weights being packed: for inspect and tokenize. path NULL: the embedded model's. */
 struct crumb_gguf;
 crumb_status cli_gguf_open(const char *path, struct crumb_gguf **out, crumb_error *err);
+/* Whether a model is safetensors: such a file, its index, or a folder with one, whose path is written to `path`. */
+bool cli_find_safetensors(const char *model, char *path, size_t size);
+crumb_status cli_inspect_safetensors(const char *path, bool json, crumb_error *err);
 /* What the options say about evaluating; sampling has its defaults. */
 crumb_session_params cli_session_params(const cli_options *options);
 /* All tokens of a text; freed by the caller. */
@@ -105,8 +112,8 @@ const char *cli_model_label(const crumb_model_info *info, char buffer[128]); /* 
 /* ---- the machine (probe.c) --------------------------------------------------------------------------------- */
 
 double cli_median(double *values, size_t n); /* sorts them; 0 for none */
-/* GB/s that n_threads threads together read from memory (0: one per physical core): the roof of decoding. Takes a
- * few tenths of a second; 0 when there is too little memory to tell. */
-double cli_probe_read_bandwidth(int n_threads);
+/* GB/s that n_threads threads (0: one per core) together read from memory on cores of a kind: the roof of decoding.
+ * Takes a few tenths of a second; 0 when there is too little memory to tell. */
+double cli_probe_read_bandwidth(int n_threads, const char *cpu_kind);
 
 #endif

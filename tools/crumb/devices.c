@@ -1,14 +1,16 @@
 /* crumb devices: what crumb can run on, and with --measure what that can do at best. */
 #include "cpu/probe.h"
 #include "tools/crumb/json_util.h"
+#include "tools/crumb/plan.h"
 
 #include "host/base/memory.h"
 #include "host/base/thread.h"
 #include "host/engine/devices.h"
+#include "host/engine/modules.h"
+#include "scheduler/topology.h"
 
 #include <stdlib.h>
-
-enum { MAX_CORES = 1024 };
+#include <string.h>
 
 typedef struct measurement {
     double read_gb_s, dot_gops[CRUMB_ISA_COUNT], clock_ghz, step_ns;
@@ -18,7 +20,7 @@ typedef struct measurement {
 /* Probes in turns, so that all see the same machine; medians of the rounds. */
 static crumb_status measure(int n_threads, size_t rounds, measurement *out, crumb_error *err) {
     crumb_probe *probe;
-    CRUMB_TRY(crumb_probe_create(n_threads, &probe, err));
+    CRUMB_TRY(crumb_probe_create(n_threads, NULL, &probe, err));
     crumb_status status = crumb_probe_add_memory(probe, err);
     if (status != CRUMB_OK) {
         crumb_probe_destroy(probe);
@@ -56,10 +58,11 @@ static const char *kind_name(crumb_device_kind kind) {
     return names[kind];
 }
 
-static void print_gpu(const crumb_device_listing *l) {
+static void print_gpu(const crumb_engine_device *d) {
+    const crumb_device_listing *l = &d->listing;
     bool by_itself = l->intel && l->kind != CRUMB_DEVICE_PROCESSOR;
-    cli_print("%s: %s, %s, %u %s\n", l->name, l->detail, kind_name(l->kind), l->n_units, l->units);
-    cli_print("  driver %s\n", l->driver);
+    cli_print("%s: %s, %s, %u %s\n", d->name, l->detail, kind_name(l->kind), l->n_units, l->units);
+    cli_print("  through %s (--backend %s), driver %s\n", d->backend_name, d->backend->name, l->driver);
     cli_print("  memory %.1f GB, at most %.1f GB at once; %s\n", (double)l->memory_bytes * 1e-9,
               (double)l->max_alloc_bytes * 1e-9, l->features);
     if (*l->unusable)
@@ -79,8 +82,11 @@ static const crumb_engine_devices *find_devices(void) {
 static void print_gpus(void) {
     const crumb_engine_devices *all = find_devices();
     for (size_t i = 0; i < all->n; i++)
-        if (is_gpu(&all->device[i])) print_gpu(&all->device[i].listing);
+        if (is_gpu(&all->device[i])) print_gpu(&all->device[i]);
     if (*all->note) cli_print("no GPU: %s\n", all->note);
+    for (size_t i = 0; i < CRUMB_ENGINE_MAX_BACKENDS; i++)
+        if (*all->notes[i] && strcmp(all->notes[i], all->note) != 0)
+            cli_print("not through %s: %s\n", crumb_engine_backend_name(crumb_engine_module_names[i]), all->notes[i]);
 }
 
 void cli_list_devices(void) {
@@ -88,7 +94,9 @@ void cli_list_devices(void) {
     cli_print("Available devices:\n");
     for (size_t i = 0; i < all->n; i++) {
         const crumb_device_listing *l = &all->device[i].listing;
-        cli_print("  %s: %s%s%s\n", l->name, l->detail, *l->unusable ? ", cannot be used: " : "", l->unusable);
+        if (is_gpu(&all->device[i]) && i && strcmp(all->device[i].name, all->device[i - 1].name) == 0) continue;
+        cli_print("  %s: %s%s%s\n", all->device[i].name, l->detail, *l->unusable ? ", cannot be used: " : "",
+                  l->unusable);
     }
     if (*all->note) cli_print("No GPU: %s\n", all->note);
 }
@@ -99,7 +107,7 @@ static void add_gpus(cJSON *document, cJSON *devices) {
         const crumb_device_listing *l = &all->device[i].listing;
         if (!is_gpu(&all->device[i])) continue;
         cJSON *o = cJSON_CreateObject();
-        json_add_text(o, "name", l->name);
+        json_add_text(o, "name", all->device[i].name);
         json_add_text(o, "detail", l->detail);
         json_add_text(o, "backend", all->device[i].backend->name);
         json_add_text(o, "kind", kind_name(l->kind));
@@ -118,8 +126,36 @@ static void add_gpus(cJSON *document, cJSON *devices) {
     json_add_text(document, "no_gpu", all->note);
 }
 
-static void print_text(int n_cores, const measurement *m) {
-    cli_print("cpu: %s, %d cores, %s\n", cli_cpu_name(), n_cores, crumb_isa_name(crumb_isa_best()));
+static const char *const core_kinds[] = {
+    [CRUMB_CORE_P] = "P", [CRUMB_CORE_E] = "E", [CRUMB_CORE_LOW_POWER] = "low-power E"};
+
+/* The fastest core of a kind; NULL: there are none. */
+static const crumb_core *core_of_kind(const crumb_topology *t, int kind) {
+    const crumb_core *best = NULL;
+    for (int i = 0; i < t->n_cores; i++)
+        if ((int)t->cores[i].kind == kind && (!best || t->cores[i].max_mhz > best->max_mhz)) best = &t->cores[i];
+    return best;
+}
+
+static void print_cores(const crumb_topology *t) {
+    for (int k = 0; k < CRUMB_CORE_KINDS; k++) {
+        const crumb_core *core = core_of_kind(t, k);
+        if (!core || t->n_of_kind[k] == t->n_cores) continue;
+        cli_print("  %s cores: %d", core_kinds[k], t->n_of_kind[k]);
+        if (core->max_mhz) cli_print(", up to %.2f GHz", core->max_mhz * 1e-3);
+        if (core->n_siblings > 1) cli_print(", %u logical processors each", core->n_siblings);
+        cli_print("%s\n", k == CRUMB_CORE_LOW_POWER ? "; used only with --cpu-kind all" : "");
+    }
+    cli_print("  cores found through %s\n", t->source);
+    if (t->limit < t->n_cores) cli_print("  the control group allows %d at a time\n", t->limit);
+    if (!t->this_machine) cli_print("  these are the cores of another machine: hwloc was told to show them\n");
+}
+
+static void print_text(const crumb_topology *t, const measurement *m) {
+    char cores[64];
+    crumb_topology_describe(t, cores, sizeof cores);
+    cli_print("cpu: %s, %s, %s\n", cli_cpu_name(), cores, crumb_isa_name(crumb_isa_best()));
+    print_cores(t);
     cli_print("  memory %.1f GB, of which %.1f GB are free\n", (double)crumb_memory_total_bytes() * 1e-9,
               (double)crumb_memory_available_bytes() * 1e-9);
     cli_print("  data caches: L1 %llu kB, L2 %llu kB, L3 %llu kB\n", (unsigned long long)(crumb_cache_bytes(1) >> 10),
@@ -134,11 +170,28 @@ static void print_text(int n_cores, const measurement *m) {
     print_gpus();
 }
 
-static crumb_status print_json(int n_cores, const measurement *m, crumb_error *err) {
+static void add_cores(cJSON *cpu, const crumb_topology *t) {
+    json_add_u64(cpu, "cores", (uint64_t)t->n_cores);
+    json_add_text(cpu, "cores_source", t->source);
+    if (t->limit < t->n_cores) json_add_u64(cpu, "cores_limit", (uint64_t)t->limit);
+    cJSON *kinds = cJSON_AddArrayToObject(cpu, "core_kinds");
+    for (int k = 0; k < CRUMB_CORE_KINDS; k++) {
+        const crumb_core *core = core_of_kind(t, k);
+        if (!core) continue;
+        cJSON *o = cJSON_CreateObject();
+        json_add_text(o, "kind", core_kinds[k]);
+        json_add_u64(o, "cores", (uint64_t)t->n_of_kind[k]);
+        json_add_u64(o, "siblings", core->n_siblings);
+        if (core->max_mhz) json_add_u64(o, "max_mhz", core->max_mhz);
+        cJSON_AddItemToArray(kinds, o);
+    }
+}
+
+static crumb_status print_json(const crumb_topology *t, const measurement *m, crumb_error *err) {
     cJSON *document = json_document(), *cpu = cJSON_CreateObject();
     json_add_text(cpu, "name", "cpu");
     json_add_text(cpu, "detail", cli_cpu_name());
-    json_add_u64(cpu, "cores", (uint64_t)n_cores);
+    add_cores(cpu, t);
     json_add_text(cpu, "isa", crumb_isa_name(crumb_isa_best()));
     json_add_u64(cpu, "memory_bytes", crumb_memory_total_bytes());
     json_add_u64(cpu, "l1_bytes", crumb_cache_bytes(1));
@@ -159,14 +212,26 @@ static crumb_status print_json(int n_cores, const measurement *m, crumb_error *e
     return json_print(document, false, "\n", err);
 }
 
+/* For `crumb plan`. Without a cache the figures are printed all the same. */
+static void store_profile(const cli_options *options) {
+    crumb_error err = {0};
+    char path[512];
+    if (plan_measure((int)options->n_threads, (size_t)options->rounds, path, sizeof path, &err) == CRUMB_OK)
+        cli_note("the machine's profile, for 'crumb plan --profile this': %s", path);
+    else
+        cli_note("the machine's profile is not stored: %s", err.message);
+}
+
 int cli_devices(const cli_options *options) {
     crumb_error err = {0};
     if (options->report) return cli_report(options);
     measurement m = {0};
-    int cpus[MAX_CORES], n_cores = crumb_cpu_physical(cpus, MAX_CORES);
+    crumb_topology topology;
+    crumb_topology_read(&topology);
     if (options->measure && measure((int)options->n_threads, (size_t)options->rounds, &m, &err) != CRUMB_OK)
         return cli_fail(&err);
     const measurement *measured = options->measure ? &m : NULL;
-    if (!options->json) return print_text(n_cores, measured), CLI_EXIT_OK;
-    return print_json(n_cores, measured, &err) == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
+    if (measured) store_profile(options);
+    if (!options->json) return print_text(&topology, measured), CLI_EXIT_OK;
+    return print_json(&topology, measured, &err) == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
 }

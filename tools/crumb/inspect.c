@@ -15,20 +15,9 @@ static const char *const value_type_names[] = {"u8",   "i8",     "u16",   "i16",
                                                "bool", "string", "array", "u64", "i64", "f64"};
 _Static_assert(sizeof value_type_names / sizeof value_type_names[0] == CRUMB_GGUF_VALUE_TYPE_COUNT, "a name per type");
 
-/* Names of types that crumb does not run, by their GGUF id, so that a listing says more than a number. */
-static const char *foreign_type_name(uint32_t id) {
-    static const char *const names[] = {
-        [6] = "Q5_0",   [7] = "Q5_1",    [9] = "Q8_1",   [10] = "Q2_K",    [11] = "Q3_K",   [12] = "Q4_K",
-        [13] = "Q5_K",  [14] = "Q6_K",   [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS",
-        [19] = "IQ1_S", [20] = "IQ4_NL", [21] = "IQ3_S", [22] = "IQ2_S",   [23] = "IQ4_XS", [24] = "I8",
-        [25] = "I16",   [26] = "I32",    [27] = "I64",   [28] = "F64",     [29] = "IQ1_M",  [39] = "MXFP4",
-    };
-    return id < sizeof names / sizeof names[0] ? names[id] : NULL;
-}
-
 static const char *tensor_type_name(const crumb_gguf_tensor *t, char buffer[32]) {
     if (t->supported) return crumb_type_get_info(t->type)->name;
-    const char *name = foreign_type_name(t->type_id);
+    const char *name = crumb_type_gguf_name(t->type_id);
     if (name) return name;
     snprintf(buffer, 32, "type %u", t->type_id);
     return buffer;
@@ -297,6 +286,9 @@ static crumb_status inspect_guarded(void *ctx, crumb_error *err) {
 int cli_inspect(const cli_options *options) {
     crumb_error err = {0};
     crumb_gguf *g;
+    char path[4096];
+    if (cli_find_safetensors(options->model, path, sizeof path))
+        return cli_inspect_safetensors(path, options->json, &err) == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
     crumb_status status = cli_gguf_open(options->model, &g, &err);
     if (status == CRUMB_OK) {
         status = crumb_file_guard(crumb_gguf_path(g), inspect_guarded, &(inspection){g, options}, &err);

@@ -43,20 +43,48 @@ static crumb_status parse_shape(const char *text, kernels_shape *out, crumb_erro
     return CRUMB_OK;
 }
 
+/* Whether a target is a backend's: "ze", "ze:dpas". */
+static bool is_target_of(const char *target, const char *backend) {
+    const size_t n = strlen(backend);
+    return target && strncmp(target, backend, n) == 0 && (target[n] == 0 || target[n] == ':');
+}
+
 const char *kernels_gpu_backend(const cli_options *o) {
-    const bool named = o->backend && strcmp(o->backend, "cl") == 0;
-    const bool gpu = o->device && strncmp(o->device, "gpu", 3) == 0;
-    return named || gpu || (o->target && strncmp(o->target, "cl", 2) == 0) ? "cl" : NULL;
+    for (const char *const *name = crumb_engine_module_names; *name; name++)
+        if ((o->backend && strcmp(o->backend, *name) == 0) || is_target_of(o->target, *name)) return *name;
+    return o->device && strncmp(o->device, "gpu", 3) == 0 ? "auto" : NULL;
+}
+
+/* The device that the options name, also one that cannot be used: the suite knows whether its kernels can be tested. */
+static crumb_status find_gpu(const cli_options *o, crumb_engine_device *out, crumb_error *err) {
+    static crumb_engine_devices all;
+    const char *backend = kernels_gpu_backend(o);
+    const char *device = o->device ? o->device : "auto";
+    crumb_engine_devices_find(&all);
+    for (size_t i = 0; i < all.n; i++) {
+        const crumb_engine_device *d = &all.device[i];
+        const bool is_gpu = d->backend != &crumb_backend_cpu;
+        const bool driven = is_gpu && (strcmp(backend, "auto") == 0 || strcmp(d->backend->name, backend) == 0);
+        if (driven && (strcmp(device, "auto") == 0 || strcmp(device, d->name) == 0)) return *out = *d, CRUMB_OK;
+    }
+    crumb_engine_choice choice; /* says what there is instead */
+    CRUMB_TRY(crumb_engine_device_choose(device, backend, o->target, &choice, err));
+    *out = choice.device;
+    return CRUMB_OK;
 }
 
 static crumb_status open_gpu(const cli_options *o, kernels_choice *c, crumb_error *err) {
     const crumb_module *module;
-    CRUMB_TRY(crumb_engine_module_load(kernels_gpu_backend(o), &module, err));
-    if (!module->suite)
-        return crumb_fail(err, CRUMB_ERR_DEVICE, "the backend '%s' does not tell of its kernels", o->backend);
+    crumb_engine_device device;
+    const char *name = kernels_gpu_backend(o);
+    const crumb_status found = find_gpu(o, &device, err);
+    if (found == CRUMB_OK) name = device.backend->name;
+    if (strcmp(name, "auto") == 0) name = "cl"; /* its kernels can be listed without a device */
+    CRUMB_TRY(crumb_engine_module_load(name, &module, found == CRUMB_OK ? err : NULL));
+    if (!module->suite) return crumb_fail(err, CRUMB_ERR_DEVICE, "the backend '%s' does not tell of its kernels", name);
     c->suite = module->suite;
-    const bool any = !o->device || strcmp(o->device, "auto") == 0;
-    const crumb_kernel_machine_params params = {.device = any ? NULL : o->device, .target = o->target};
+    CRUMB_TRY(found);
+    const crumb_kernel_machine_params params = {.device = device.listing.name, .target = o->target};
     return c->suite->machine_create(&params, &c->machine, err);
 }
 
@@ -65,13 +93,14 @@ static crumb_status open_machine(const cli_options *o, int n_threads, kernels_ch
     crumb_engine_choice checked;
     const char *colon = o->target ? strchr(o->target, ':') : NULL;
     c->target = colon ? colon + 1 : o->target;
-    if (c->target && (strcmp(c->target, "cpu") == 0 || strcmp(c->target, "cl") == 0)) c->target = NULL;
+    if (c->target && (strcmp(c->target, "cpu") == 0 || (!colon && kernels_gpu_backend(o)))) c->target = NULL;
     if (kernels_gpu_backend(o)) return open_gpu(o, c, err);
     c->suite = &crumb_kernel_suite_cpu;
     const char *device = o->device ? o->device : "auto", *backend = o->backend ? o->backend : "auto";
     if (strcmp(device, "auto") != 0 || strcmp(backend, "auto") != 0) /* names that are wrong */
         CRUMB_TRY(crumb_engine_device_choose(device, backend, "cpu", &checked, err));
-    return c->suite->machine_create(&(crumb_kernel_machine_params){.n_threads = n_threads}, &c->machine, err);
+    const crumb_kernel_machine_params params = {.n_threads = n_threads, .cpu_kind = o->cpu_kind};
+    return c->suite->machine_create(&params, &c->machine, err);
 }
 
 void kernels_release(kernels_choice *c) {

@@ -27,7 +27,8 @@ static void describe_failure(const kernels_choice *c, const crumb_kernel_info *i
     static const char *const acts[] = {[CRUMB_ACT_F32] = "float", [CRUMB_ACT_ROW] = "row", [CRUMB_ACT_GROUP] = "group"};
     const char *device = c->options->device ? c->options->device : "gpu0";
     char gpu[64] = "";
-    if (kernels_gpu_backend(c->options)) snprintf(gpu, sizeof gpu, " --device %.32s", device);
+    if (kernels_gpu_backend(c->options))
+        snprintf(gpu, sizeof gpu, " --backend %.8s --device %.32s", c->suite->backend, device);
     snprintf(out, FAILURE_BYTES,
              "%.300s; again: crumb kernels test%s --filter %s --bits %s --group %u --shape %ux%ux%u --activation %s "
              "--seed %llu",

@@ -26,6 +26,15 @@ static crumb_status check_repo(const cli_options *options, crumb_error *err) {
                       options->hf_repo);
 }
 
+static crumb_status refuse_safetensors(const char *path, crumb_error *err) {
+    char found[4096];
+    if (!cli_find_safetensors(path, found, sizeof found)) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
+                      "%s: crumb lists safetensors (crumb inspect) and runs GGUF; convert the model with llama.cpp's "
+                      "convert_hf_to_gguf.py",
+                      path);
+}
+
 /* --kv-cache, and llama.cpp's two options, which must agree with it and with each other. */
 static crumb_status find_kv_type(const cli_options *options, crumb_kv_type *out, crumb_error *err) {
     const char *k = options->cache_type_k, *v = options->cache_type_v, *own = options->kv_cache;
@@ -44,10 +53,29 @@ static crumb_verify verify_of(const char *text) {
     return text && strcmp(text, "off") == 0 ? CRUMB_VERIFY_NEVER : CRUMB_VERIFY_AUTO;
 }
 
+crumb_status cli_read_split(const char *text, double *out, crumb_error *err) {
+    char *end;
+    *out = -1;
+    if (!text || strcmp(text, "auto") == 0) return CRUMB_OK;
+    *out = strtod(text, &end);
+    if (end != text && !*end && *out >= 0 && *out <= 1) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--split %s: neither auto nor a number from 0 to 1", text);
+}
+
+/* What placement is chosen for. */
+static void set_lengths(const cli_options *options, int64_t n_prompt, crumb_model_params *params) {
+    params->profile = options->profile;
+    params->explain = options->explain;
+    params->n_ctx = (uint32_t)options->n_ctx;
+    params->n_prompt = (uint32_t)n_prompt;
+    params->n_generate = options->n_predict > 0 ? (uint32_t)options->n_predict : 0;
+}
+
 crumb_status cli_model_open(const cli_options *options, const char *path, const char *synthetic, int n_threads,
-                            crumb_model **out, crumb_error *err) {
+                            int64_t n_prompt, crumb_model **out, crumb_error *err) {
     cli_catch_interrupt(); /* from here on there is something to end cleanly */
     CRUMB_TRY(check_repo(options, err));
+    CRUMB_TRY(refuse_safetensors(path, err));
     crumb_kv_type kv_type;
     CRUMB_TRY(find_kv_type(options, &kv_type, err));
     crumb_model_params params = crumb_model_params_default();
@@ -57,7 +85,12 @@ crumb_status cli_model_open(const cli_options *options, const char *path, const 
     params.target = options->target;
     params.n_threads = n_threads;
     params.tuning = options->tuning;
+    params.cpu_kind = options->cpu_kind;
+    params.balance = options->balance;
     params.verify = verify_of(options->verify);
+    params.n_gpu_layers = (int32_t)options->gpu_layers;
+    CRUMB_TRY(cli_read_split(options->split, &params.split, err));
+    set_lengths(options, n_prompt, &params);
     params.progress = cli_progress;
     params.progress_user = (void *)(synthetic ? "making weights" : "loading");
     params.log = on_log;

@@ -19,17 +19,23 @@ const cli_subcommand cli_subcommands[] = {
      "Measures how well a model predicts a text, by llama-perplexity's rules: chunks of -c tokens, of which the second "
      "half is scored.",
      cli_perplexity},
-    {"inspect", CLI_INSPECT, "[FILE] [options]", "show what is in a GGUF file",
-     "Shows the metadata, the tensors and their types in a GGUF file, also in one that crumb cannot run.", cli_inspect},
+    {"inspect", CLI_INSPECT, "[FILE] [options]", "show what is in a GGUF or safetensors file",
+     "Shows the metadata, the tensors and their types in a GGUF file, also in one that crumb cannot run; of "
+     "safetensors "
+     "files (one, an index, or a folder with them) the tensors.",
+     cli_inspect},
     {"tokenize", CLI_TOKENIZE, "[FILE] [TEXT] [options]", "show the tokens of a text",
-     "Shows the tokens that a model's vocabulary makes of a text.", cli_tokenize},
+     "Shows the tokens that a model's vocabulary makes of a text. FILE may also be a tokenizer.json, or a folder with "
+     "one.",
+     cli_tokenize},
     {"kernels", CLI_KERNELS, "list|support|test|perf [options]", "list, check and time the compute kernels",
      "list: the kernels that the options select. support: what this machine can run, why it cannot run the others, and "
      "which kernel is chosen for what. test: compares every kernel that runs here with the scalar reference. perf: "
      "times them beside what the "
      "machine can do at best; gamma is cycles per 256-bit vector of 8 outputs x 4 inputs with weights in the core's "
      "own cache, as in the paper that crumb grew from; the limit is bandwidth (85% of the read rate or more), port (no "
-     "faster from that cache) or latency (neither). With --backend cl or --device gpu0: OpenCL's kernels, timed by the "
+     "faster from that cache) or latency (neither). With --backend cl, --backend ze or --device gpu0: the GPU's "
+     "kernels, timed by the "
      "driver's clock beside small probes of the device; the limit may then be compute (85% of the int8 rate or more) "
      "or "
      "launch (not much more than an empty kernel takes).",
@@ -41,15 +47,23 @@ const cli_subcommand cli_subcommands[] = {
      "first. "
      "Ctrl-C keeps all that is measured, and another run goes on there. show: the best of each problem; export: all "
      "measurements, as JSON lines; import: those of a file, verified again; prune: keep only the best. With --backend "
-     "cl "
-     "or --device gpu0 it tunes OpenCL's kernels: work-group tiles, parts of K, registers, quantizing in the same "
+     "cl, --backend ze "
+     "or --device gpu0 it tunes the GPU's kernels: work-group tiles, parts of K, registers, quantizing in the same "
      "launch.",
      cli_tune},
     {"devices", CLI_DEVICES, "[options]", "show the devices, and measure them",
      "Shows the devices that crumb can use, and where a GPU cannot be used, why and what to do about it. With "
      "--measure: what the processor can do at best, in medians of several rounds: the roofs that 'crumb kernels perf' "
-     "and 'crumb bench' compare with. With --report: a file about the GPUs that can be sent to whoever works on crumb.",
+     "and 'crumb bench' compare with; and speeds of kernels of every device, which are kept for 'crumb plan --profile "
+     "this'. With --report: a file about the GPUs that can be sent to whoever works on crumb.",
      cli_devices},
+    {"plan", CLI_PLAN, "[FILE] [options]", "predict which device computes what, and how fast",
+     "Says which device of a machine would compute which layer, in reading the prompt and in decoding, with predicted "
+     "times and what bounds them, and what else was considered. Needs neither the machine nor the weights: --synthetic "
+     "takes a known model's shapes, --profile a known machine. The prediction is arithmetic on the figures of the "
+     "machine's profile: bytes by bandwidth, operations by throughput, launches, transfers, and memory. 'crumb plan "
+     "--kernels paper' compares that arithmetic with published results.",
+     cli_plan},
     {"help", CLI_HELP, "[TOPIC] [options]", "explain a command or a topic",
      "Explains a command or a topic: errors, environment, formats, coming-from-llama.cpp.", cli_help},
 };

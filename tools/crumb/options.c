@@ -11,7 +11,7 @@
 const cli_option cli_option_table[] = {
     /* ---- model and machine ---- */
     {"-m --model", CLI_TEXT, "FILE", AT(model),
-     .commands = CLI_RUN | CLI_PERPLEXITY | CLI_INSPECT | CLI_TOKENIZE | CLI_TUNE,
+     .commands = CLI_RUN | CLI_PERPLEXITY | CLI_INSPECT | CLI_TOKENIZE | CLI_TUNE | CLI_PLAN,
      .help = "GGUF file (the first part of a split one); may also stand as a plain argument; without one, the model "
              "that is part of crumb"},
     {"-m --model", CLI_TEXTS, "FILE,...", AT(bench_models), .commands = CLI_BENCH,
@@ -20,16 +20,28 @@ const cli_option cli_option_table[] = {
      .help = "random weights at a known model's shapes, so that speed can be measured without a download: SHAPE "
              "falcon3-1b, mobilellm-1.5b, llama3-8b, bitnet-2b4t; TYPE bf16, i8, mxfp4, u4, u3, u2, ternary, u1; HEAD "
              "f16, i8"},
-    {"-dev --device", CLI_TEXT, "auto|cpu|gpuN", AT(device), "auto", .commands = CLI_ENGINE,
-     .help = "what runs the model: auto takes an Intel GPU that can run it, and else the CPU; gpu0 and so on as 'crumb "
-             "devices' lists them",
-     .note = "one device by crumb's name, not a list; 'none' means cpu"},
-    {"--backend", CLI_TEXT, "auto|cpu|cl", AT(backend), "auto", .commands = CLI_ENGINE,
-     .help = "which implementation drives the device; cl: OpenCL"},
+    {"-dev --device", CLI_TEXT, "auto|cpu|gpuN|cpu+gpuN", AT(device), "auto", .commands = CLI_ENGINE,
+     .help =
+         "what runs the model: auto takes what is predicted to be fastest once 'crumb devices --measure' has run, one "
+         "device or both, and before that an Intel GPU that can run it, or the CPU; gpu0 and so on as 'crumb "
+         "devices' lists them; cpu+gpu0: both (see --split and -ngl)",
+     .note = "by crumb's names, not a list; 'none' means cpu"},
+    {"--backend", CLI_TEXT, "auto|cpu|cl|ze", AT(backend), "auto", .commands = CLI_ENGINE,
+     .help = "which implementation drives the device; cl: OpenCL; ze: Level Zero, which auto prefers"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_ENGINE,
      .help = "force a kernel tier that this machine has: cpu:scalar, cpu:avx2, cpu:avxvnni, "
              "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, "
-             "cl:dpas"},
+             "cl:dpas; through Level Zero ze:portable and so on"},
+    {"-ngl --gpu-layers --n-gpu-layers", CLI_INT, "N", AT(gpu_layers), "-1", RANGE(-1, INT32_MAX),
+     CLI_ENGINE | CLI_PLAN,
+     .help = "so many of the last layers on the GPU, the output matrix being one, and the others on the CPU; -1: as "
+             "is predicted to be best, or as many as fit into its memory"},
+    {"--split", CLI_TEXT, "auto|X", AT(split), "auto", .commands = CLI_ENGINE | CLI_PLAN,
+     .help =
+         "with --device cpu+gpuN: the part of every layer that the GPU computes while tokens are generated, the CPU "
+         "the others: 0 to 1; 0: layers are not split; auto: as predicted, or half, then as the devices' times ask "
+         "for, "
+         "for as long as that is faster"},
     {"--verify", CLI_OPTIONAL, "on|off|auto", AT(verify), "auto", .commands = CLI_ENGINE,
      .help =
          "check a GPU's kernels against the CPU's, layer by layer, before anything runs; auto: once for each driver "
@@ -37,7 +49,7 @@ const cli_option cli_option_table[] = {
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_ENGINE,
      .help = "how activations are quantized: as the weights' type wants it, not at all (slow, for comparing with float "
              "references), int8 with one scale per token, or int8 with one scale per weight group"},
-    {"--kv-cache", CLI_CHOICE, "f16|q8", AT(kv_cache), .commands = CLI_ENGINE,
+    {"--kv-cache", CLI_CHOICE, "f16|q8", AT(kv_cache), .commands = CLI_ENGINE | CLI_PLAN,
      .help =
          "how the context's keys and values are kept; q8: int8 with a scale per 32 values, half the memory and half "
          "the reading of f16, which is the default"},
@@ -46,13 +58,18 @@ const cli_option cli_option_table[] = {
     {"-t --threads", CLI_INTS, "N,...", AT(bench_threads), "0", RANGE(0, 1024), CLI_BENCH, .help = THREADS_HELP},
     {"-tb --threads-batch", CLI_INT, "N", AT(n_threads_batch), "0", RANGE(0, 1024), CLI_RUN | CLI_PERPLEXITY,
      .help = "threads for reading the prompt; 0: as many as -t"},
+    {"--cpu-kind", CLI_CHOICE, "auto|p|e|all", AT(cpu_kind), "auto", .commands = CLI_ENGINE,
+     .help = "cores to run on where a processor has fast (P) and efficient (E) ones; auto: all but low-power ones"},
+    {"--balance", CLI_CHOICE, "auto|split|chunks", AT(balance), "auto", .commands = CLI_ENGINE,
+     .help = "how threads share a layer: split in proportion to what each core has lately done, in chunks that they "
+             "take one after the other, or whichever is measured to be faster"},
     {"-c --ctx-size", CLI_INT, "N", AT(n_ctx), "0", RANGE(0, UINT32_MAX), CLI_RUN,
      .help = "tokens that the context holds; 0: what the model was trained with, at most 4096",
      .note = "0 means at most 4096, so that a long-context model does not take all memory"},
     {"-c --ctx-size", CLI_INT, "N", AT(n_ctx), "512", RANGE(4, UINT32_MAX), CLI_PERPLEXITY, .help = "tokens per chunk"},
     {"-b --batch-size", CLI_INT, "N", AT(n_batch), "2048", RANGE(1, UINT32_MAX), CLI_RUN | CLI_PERPLEXITY,
      .help = "most tokens handed over at once", .note = "the smaller of -b and -ub counts"},
-    {"-ub --ubatch-size", CLI_INT, "N", AT(n_ubatch), "512", RANGE(1, UINT32_MAX), CLI_RUN | CLI_PERPLEXITY,
+    {"-ub --ubatch-size", CLI_INT, "N", AT(n_ubatch), "512", RANGE(1, UINT32_MAX), CLI_RUN | CLI_PERPLEXITY | CLI_PLAN,
      .help = "most tokens evaluated at once"},
     {"-b --batch-size", CLI_INTS, "N,...", AT(bench_batch), "2048", RANGE(1, UINT32_MAX), CLI_BENCH,
      .help = "most tokens handed over at once"},
@@ -145,8 +162,8 @@ const cli_option cli_option_table[] = {
      .help = "only weights of these formats: 1, 1.58 (ternary), 2, 3, 4, 5, 6, 8, mxfp4"},
     {"-dev --device", CLI_TEXT, "cpu|gpuN", AT(device), .commands = CLI_KERNELS | CLI_TUNE,
      .help = "whose kernels: the CPU's, which is the default, or those of a GPU as 'crumb devices' lists it"},
-    {"--backend", CLI_TEXT, "cpu|cl", AT(backend), .commands = CLI_KERNELS | CLI_TUNE,
-     .help = "cl: OpenCL's, on gpu0 unless --device says otherwise"},
+    {"--backend", CLI_TEXT, "cpu|cl|ze", AT(backend), .commands = CLI_KERNELS | CLI_TUNE,
+     .help = "cl: the GPU's through OpenCL, ze: through Level Zero; on gpu0 unless --device says otherwise"},
     {"--group", CLI_INTS, "N,...", AT(kernel_groups), .min = 0, .max = 65536, .commands = CLI_KERNELS | CLI_TUNE,
      .help = "weights that share a scale; 0: a whole row"},
     {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_KERNELS | CLI_TUNE,
@@ -178,7 +195,9 @@ const cli_option cli_option_table[] = {
     {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_DEVICES,
      .help = "with --report: these layers, instead of awkward ones for tests and some models' for speeds"},
     {"--measure", CLI_ON, AT(measure), .commands = CLI_DEVICES,
-     .help = "measure what the device can do at best: memory, dot products, barriers"},
+     .help =
+         "measure what the devices can do at best: memory, alone and while the other reads, dot products, barriers, "
+         "kernels; and keep it for 'crumb plan'"},
 
     {"--kernel --filter", CLI_TEXT, "TEXT", AT(kernel_filter), .commands = CLI_TUNE,
      .help = "only kernels with this in their name"},
@@ -188,6 +207,28 @@ const cli_option cli_option_table[] = {
      .help = "measure only this part of the candidates, drawn at random"},
     {"--again", CLI_ON, AT(again), .commands = CLI_TUNE, .help = "also measure what the database has already"},
 
+    /* ---- plan ---- */
+    {"--synthetic", CLI_TEXT, "SHAPE:TYPE[:HEAD]", AT(plan_synthetic), .commands = CLI_PLAN,
+     .help = "a known model's shapes, as for 'crumb bench', instead of a file"},
+    {"--profile", CLI_TEXT, "this|none|NAME|FILE", AT(profile), "this", .commands = CLI_ENGINE,
+     .help =
+         "what the machine's devices can do, by which layers are placed: as 'crumb devices --measure' has found it, "
+         "nothing, or a machine as for 'crumb plan'"},
+    {"--profile", CLI_TEXT, "this|arl|arlh|lnl|bmg|a770|ptl|FILE", AT(profile), "this", .commands = CLI_PLAN,
+     .help = "the machine: this one as 'crumb devices --measure' has found it, one that crumb knows (Arrow Lake, Arrow "
+             "Lake-H, Lunar Lake, Arc B580, Arc A770, Panther Lake), or a file like those in scheduler/profiles"},
+    {"--kernels", CLI_CHOICE, "crumb|paper", AT(plan_kernels), "crumb", .commands = CLI_PLAN,
+     .help = "whose kernels: crumb's, or those of the paper that it grew from. Without a model, paper prints what the "
+             "paper has published beside what its own components predict"},
+    {"-p --prompt --n-prompt", CLI_INT, "N", AT(plan_prompt), "512", RANGE(1, INT32_MAX), CLI_PLAN,
+     .help = "tokens of the prompt"},
+    {"-n --predict --n-predict", CLI_INT, "N", AT(n_predict), "128", RANGE(1, INT32_MAX), CLI_PLAN,
+     .help = "tokens to generate, which is what decoding weighs against the prompt"},
+    {"-c --context --ctx-size", CLI_INT, "N", AT(n_ctx), "0", RANGE(0, UINT32_MAX), CLI_PLAN,
+     .help = "tokens that the context holds, which takes memory; 0: the prompt and what is generated"},
+    {"-dev --device", CLI_TEXT, "auto|cpu|gpuN|cpu+gpuN", AT(device), "auto", .commands = CLI_PLAN,
+     .help = "only these of the machine's devices; auto: all"},
+
     /* ---- help ---- */
     {"--man", CLI_ON, AT(man), .commands = CLI_HELP, .help = "the manual page, for man(1)"},
     {"--completion", CLI_CHOICE, "bash|zsh", AT(completion), .commands = CLI_HELP, .help = "completion for a shell"},
@@ -195,6 +236,9 @@ const cli_option cli_option_table[] = {
     /* ---- everywhere ---- */
     {"--roofline", CLI_ON, AT(roofline), .commands = CLI_RUN,
      .help = "measure this machine's memory, and say what part of it decoding reached"},
+    {"--explain", CLI_ON, AT(explain), .commands = CLI_RUN | CLI_BENCH,
+     .help = "say at the end (bench: after each test) which device ran which layers and why, what time was predicted, "
+             "and what it took"},
     {"--list-devices", CLI_ON, AT(list_devices), .commands = CLI_ENGINE, .help = "print the devices and exit"},
     {"--json", CLI_ON, AT(json), .commands = CLI_ALL & ~CLI_HELP,
      .help = "one JSON object with a schema_version (run: JSON lines)"},
@@ -206,10 +250,6 @@ const cli_option cli_option_table[] = {
     /* ---- llama.cpp's, accepted so that scripts run ---- */
     {"-hf -hfr --hf-repo", CLI_TEXT, "REPO", AT(hf_repo), .commands = CLI_ENGINE | CLI_TOKENIZE,
      .note = "crumb downloads nothing: fetch the GGUF file, then give -m FILE"},
-    {"-ngl --gpu-layers --n-gpu-layers", CLI_UNUSED_VALUE, "N", NOWHERE, .commands = CLI_ENGINE,
-     .note = "all layers run on one device: --device names it", .quiet = "0"},
-    {"--split", CLI_UNUSED_VALUE, "auto|X", NOWHERE, .commands = CLI_ENGINE,
-     .note = "a layer is not split between devices yet: --device names the one that runs all", .quiet = "auto|0"},
     {"-fa --flash-attn", CLI_OPTIONAL, "on|off|auto|1|0", NOWHERE, .commands = CLI_ENGINE,
      .note = "attention has one implementation, which never stores the score matrix", .quiet = "on|auto|1"},
     {"-ctk --cache-type-k", CLI_CHOICE, "f16|q8_0", AT(cache_type_k), .commands = CLI_ENGINE,

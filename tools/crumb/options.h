@@ -19,8 +19,9 @@ enum {
     CLI_HELP = 64,
     CLI_DEVICES = 128,
     CLI_TUNE = 256,
+    CLI_PLAN = 512,
     CLI_ENGINE = CLI_RUN | CLI_BENCH | CLI_PERPLEXITY, /* those that evaluate a model */
-    CLI_ALL = 511,
+    CLI_ALL = 1023,
 };
 
 enum { CLI_LIST_MAX = 64 };
@@ -37,6 +38,7 @@ typedef struct cli_texts {
 typedef struct cli_options {
     /* model and machine */
     const char *model, *device, *backend, *target, *verify, *hf_repo;
+    const char *cpu_kind, *balance;
     const char *activation, *kv_cache, *cache_type_k, *cache_type_v;
     int64_t n_threads, n_threads_batch, n_ctx, n_batch, n_ubatch;
     bool mlock, verbose, quiet, json, list_devices, roofline, help;
@@ -48,6 +50,7 @@ typedef struct cli_options {
     int64_t seed, top_k, repeat_last_n;
     double temperature, top_p, min_p, repeat_penalty;
     bool ignore_eos;
+    bool explain;
     /* bench */
     cli_texts bench_models, synthetic;
     cli_ints bench_prompt, bench_gen, bench_pair, bench_depth, bench_threads, bench_batch, bench_ubatch;
@@ -71,6 +74,9 @@ typedef struct cli_options {
     const char *tuning, *budget;
     double fraction;
     bool again;
+    /* plan */
+    const char *profile, *plan_kernels, *plan_synthetic, *split;
+    int64_t plan_prompt, gpu_layers;
     /* help */
     bool man;
     const char *completion;

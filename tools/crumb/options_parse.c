@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPTIONS = 128, MAX_NAMES = 512, MAX_NAME = 64 };
+enum { MAX_OPTIONS = 192, MAX_NAMES = 512, MAX_NAME = 64 };
 
 typedef struct parser {
     const char *subcommand;
@@ -260,7 +260,7 @@ static int place_plain(parser *p) {
     cli_texts rest = {.n = 0};
     const cli_option *model = find_option("-m", p->command), *prompt = find_option("--prompt", p->command);
     bool needs_model = model && !p->seen[model - cli_option_table] && p->command != CLI_TUNE;
-    bool needs_prompt = prompt && !p->seen[prompt - cli_option_table];
+    bool needs_prompt = prompt && prompt->kind == CLI_TEXT && !p->seen[prompt - cli_option_table];
     if (needs_model && out->plain.n > 0) clear_list(model, out);
     for (size_t i = 0; i < out->plain.n; i++) {
         const char *argument = out->plain.value[i];

@@ -97,7 +97,7 @@ static crumb_status read_tokens(perplexity_state *p, crumb_error *err) {
     size_t n_bytes;
     if (!p->options->prompt_file) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "no text: give -f FILE (- for stdin)");
     CRUMB_TRY(cli_prompt(p->options, &text, &n_bytes, err));
-    crumb_status status = cli_model_open(p->options, p->options->model, NULL, 0, &p->model, err);
+    crumb_status status = cli_model_open(p->options, p->options->model, NULL, 0, p->options->n_ctx, &p->model, err);
     if (status == CRUMB_OK)
         status = cli_model_tokenize(p->model, text, n_bytes, CRUMB_TOKENIZE_ADD_SPECIAL, &p->tokens, &p->n_tokens, err);
     free(text);

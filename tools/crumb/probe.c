@@ -17,10 +17,10 @@ double cli_median(double *values, size_t n) {
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-double cli_probe_read_bandwidth(int n_threads) {
+double cli_probe_read_bandwidth(int n_threads, const char *cpu_kind) {
     crumb_probe *probe;
     double passes[READ_PASSES];
-    if (crumb_probe_create(n_threads, &probe, NULL) != CRUMB_OK) return 0;
+    if (crumb_probe_create(n_threads, cpu_kind, &probe, NULL) != CRUMB_OK) return 0;
     crumb_probe_add_memory(probe, NULL);
     for (int i = 0; i < READ_PASSES; i++) passes[i] = crumb_probe_read(probe);
     crumb_probe_destroy(probe);

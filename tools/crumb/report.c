@@ -7,6 +7,7 @@
 
 #include "cpu/kernels.h"
 #include "host/base/memory.h"
+#include "scheduler/topology.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -69,16 +70,20 @@ static const char contents[] =
 
 static void put_machine(report *r) {
     struct utsname system;
-    int cpus[1024];
+    crumb_topology topology;
+    char cores[64];
+    crumb_topology_read(&topology);
+    crumb_topology_describe(&topology, cores, sizeof cores);
     put(r, "crumb report 1\n\n%s\n== versions\n  crumb: %s\n", contents, crumb_version());
     if (uname(&system) == 0) put(r, "  kernel: %s %s, %s\n", system.sysname, system.release, system.machine);
-    put(r, "\n== cpu\n  %s, %d cores, %s, memory %.1f GB\n", cli_cpu_name(), crumb_cpu_physical(cpus, 1024),
-        crumb_isa_name(crumb_isa_best()), (double)crumb_memory_total_bytes() * 1e-9);
+    put(r, "\n== cpu\n  %s, %s, %s, memory %.1f GB\n", cli_cpu_name(), cores, crumb_isa_name(crumb_isa_best()),
+        (double)crumb_memory_total_bytes() * 1e-9);
 }
 
-static void put_listing(report *r, const crumb_device_listing *l) {
-    put(r, "\n== %s\n  %s, driver %s, %u %s, memory %.1f GB\n  features: %s\n", l->name, l->detail, l->driver,
-        l->n_units, l->units, (double)l->memory_bytes * 1e-9, l->features);
+static void put_listing(report *r, const crumb_engine_device *d) {
+    const crumb_device_listing *l = &d->listing;
+    put(r, "\n== %s, %s\n  %s, driver %s, %u %s, memory %.1f GB\n  features: %s\n", d->name, d->backend_name, l->detail,
+        l->driver, l->n_units, l->units, (double)l->memory_bytes * 1e-9, l->features);
     if (*l->unusable) put(r, "  unusable: %s\n", l->unusable);
     if (*l->target) put(r, "  kernels: %s: %s\n", l->target, l->reason);
     if (*l->advice) put(r, "  advice: %s\n", l->advice);
@@ -238,8 +243,9 @@ static crumb_status look_at(report *r, const kernels_choice *c, crumb_error *err
 static void report_device(report *r, const crumb_engine_device *d) {
     kernels_choice c;
     crumb_error err = {0};
-    put_listing(r, &d->listing);
-    r->options.device = d->listing.name;
+    put_listing(r, d);
+    r->options.device = d->name;
+    r->options.backend = d->backend->name;
     crumb_status status = kernels_choose_tests(&r->options, &c, &err);
     if (status == CRUMB_OK) {
         r->n_devices++;
@@ -255,7 +261,7 @@ static void report_all(report *r) {
     crumb_engine_devices_find(&all);
     put_machine(r);
     for (size_t i = 0; i < all.n && !cli_interrupted(NULL); i++)
-        if (strncmp(all.device[i].listing.name, "gpu", 3) == 0) report_device(r, &all.device[i]);
+        if (strncmp(all.device[i].name, "gpu", 3) == 0) report_device(r, &all.device[i]);
     if (*all.note) put(r, "\nno GPU: %s\n", all.note);
     put(r, "\n%s\n", cli_interrupted(NULL) ? "interrupted: not whole" : "end");
 }

@@ -1,13 +1,15 @@
 /* crumb run: continues a text, streaming it to stdout, and ends with llama.cpp's timing footer on stderr. */
 #include "host/base/error.h"
 #include "host/base/thread.h"
-#include "tools/crumb/json_util.h"
+#include "tools/crumb/explain.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 static const char default_prompt[] = "Once upon a time"; /* how the embedded model's stories begin */
+
+enum { TOKEN_BYTES = 4 }; /* of a token, about: the tokenizer is only there when the model is placed */
 
 typedef enum run_end { END_EOS, END_LENGTH, END_CONTEXT, END_INTERRUPTED, END_OUTPUT } run_end;
 static const char *const end_names[] = {"eos", "length", "context", "interrupted", "output"};
@@ -45,6 +47,7 @@ static void print_header(const run_state *r) {
     cli_note("version %s, model %s (%s), device %s (%s), kernels %s%s%s", crumb_version(), r->info.name,
              cli_model_label(&r->info, label), r->info.device, r->info.device_detail, r->info.target,
              on_cpu ? ", no GPU: " : "", r->info.why_cpu);
+    if (*r->info.placement) cli_note("layers: %s", r->info.placement);
     cli_say_notes(r->options);
     if (r->options->verbose) print_memory(r);
     if (r->options->seed < 0 && r->options->temperature > 0)
@@ -64,6 +67,7 @@ static crumb_status print_json_start(const run_state *r, crumb_error *err) {
     json_add_text(o, "backend", r->info.backend);
     json_add_text(o, "target", r->info.target);
     json_add_text(o, "why_cpu", r->info.why_cpu);
+    json_add_text(o, "placement", r->info.placement);
     json_add_u64(o, "seed", r->seed);
     json_add_u64(o, "n_prompt", r->n_tokens);
     cJSON_AddItemToObject(o, "prompt", json_text(r->prompt, r->prompt_bytes));
@@ -154,6 +158,7 @@ static crumb_status print_json_end(const run_state *r, const crumb_session_stats
     json_add_real(o, "sample_ms", s->sample_ms);
     cJSON_AddItemToObject(o, "bandwidth_gb_s", rate > 0 ? json_real(rate, 6) : cJSON_CreateNull());
     cJSON_AddItemToObject(o, "roofline_pct", roof > 0 ? json_real(100 * rate / roof, 6) : cJSON_CreateNull());
+    if (r->options->explain) cJSON_AddItemToObject(o, "explain", cli_explain_json(r->session));
     return json_print(o, true, "\n", err);
 }
 
@@ -167,13 +172,14 @@ static crumb_status finish(run_state *r, crumb_error *err) {
     double rate =
         stats.decode_ms > 0 ? (double)r->info.decode_bytes * (double)stats.n_decode / stats.decode_ms / 1e6 : 0;
     bool probes = r->options->roofline && r->end != END_OUTPUT && strcmp(r->info.backend, "cpu") == 0;
-    double roof = probes ? cli_probe_read_bandwidth((int)r->options->n_threads) : 0;
+    double roof = probes ? cli_probe_read_bandwidth((int)r->options->n_threads, r->options->cpu_kind) : 0;
     if (r->options->json && status == CRUMB_OK) status = print_json_end(r, &stats, rate, roof, err);
     if (!cli_flush() || r->options->quiet) return status; /* a reader that went away wants no footer */
     if (r->end == END_CONTEXT)
         cli_note("the context of %zu tokens is full (-c makes it larger)", crumb_session_capacity(r->session));
     print_timings(r, &stats, total_ms);
     print_roofline(r, rate, roof);
+    if (r->options->explain) cli_explain(r->session);
     return status;
 }
 
@@ -207,7 +213,8 @@ static crumb_status prepare(run_state *r, crumb_error *err) {
         r->prompt_bytes = strlen(r->prompt);
     }
     int64_t most = options->n_threads > options->n_threads_batch ? options->n_threads : options->n_threads_batch;
-    CRUMB_TRY(cli_model_open(options, options->model, NULL, (int)most, &r->model, err));
+    CRUMB_TRY(cli_model_open(options, options->model, NULL, (int)most, (int64_t)r->prompt_bytes / TOKEN_BYTES + 1,
+                             &r->model, err));
     crumb_model_get_info(r->model, &r->info);
     unsigned flags = CRUMB_TOKENIZE_ADD_SPECIAL | CRUMB_TOKENIZE_PARSE_SPECIAL;
     CRUMB_TRY(cli_model_tokenize(r->model, r->prompt, r->prompt_bytes, flags, &r->tokens, &r->n_tokens, err));

@@ -60,7 +60,7 @@ static crumb_status set_up(suite_state *s, const cli_options *o, crumb_error *er
     *s = (suite_state){.options = o, .format = bench_choose_format(o), .rounds = (size_t)o->rounds};
     if (o->bench_threads.n != 1) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--suite takes one number of threads (-t)");
     if (kernels_gpu_backend(o)) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--suite cpu measures the CPU");
-    s->n_threads = bench_resolve_threads(o->bench_threads.value[0]);
+    s->n_threads = bench_resolve_threads(o, o->bench_threads.value[0]);
     CRUMB_TRY(kernels_choose(o, s->n_threads, NULL, 0, NULL, 0, &s->choice, err));
     return read_tier(s, o->target, err);
 }

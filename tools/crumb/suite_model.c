@@ -87,7 +87,7 @@ static crumb_status set_up(suite_model *m, crumb_error *err) {
     m->sorted = calloc(rounds, sizeof *m->sorted);
     if (!m->values || !m->sorted) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu rounds", rounds);
     CRUMB_TRY(make_tokens(m, err));
-    CRUMB_TRY(crumb_probe_create(m->suite->n_threads, &m->probe, err));
+    CRUMB_TRY(crumb_probe_create(m->suite->n_threads, m->suite->options->cpu_kind, &m->probe, err));
     CRUMB_TRY(crumb_probe_add_memory(m->probe, err));
     const crumb_session_params params = session_params(m, m->n_prompt > EMPTY_CONTEXT ? m->n_prompt : EMPTY_CONTEXT);
     CRUMB_TRY(crumb_session_create(m->model, &params, &m->session, err));
@@ -100,7 +100,7 @@ crumb_status suite_model_open(const suite_state *s, const char *path, const char
                               uint32_t depth, suite_model *out, crumb_error *err) {
     *out = (suite_model){.suite = s, .n_prompt = n_prompt, .depth = depth};
     if (synthetic) CRUMB_TRY(check_memory(synthetic, err));
-    CRUMB_TRY(cli_model_open(s->options, path, synthetic, s->n_threads, &out->model, err));
+    CRUMB_TRY(cli_model_open(s->options, path, synthetic, s->n_threads, n_prompt, &out->model, err));
     return set_up(out, err);
 }
 

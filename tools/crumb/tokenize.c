@@ -1,12 +1,14 @@
 /* crumb tokenize: text to ids, as llama-tokenize prints them. Reads the vocabulary only, so that it is quick for a
- * model of any size and works on files that hold nothing else. */
+ * model of any size and works on files that hold nothing else, or on a tokenizer.json. */
 #include "host/base/error.h"
 #include "host/container/gguf.h"
-#include "host/text/tokenizer.h"
+#include "host/text/tokenizer_json.h"
 #include "tools/crumb/json_util.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct tokenize_state {
     const cli_options *options;
@@ -17,8 +19,33 @@ typedef struct tokenize_state {
     size_t n_tokens;
 } tokenize_state;
 
+static bool ends_with(const char *text, const char *end) {
+    const size_t n_text = strlen(text), n_end = strlen(end);
+    return n_text >= n_end && strcmp(text + n_text - n_end, end) == 0;
+}
+
+/* Hugging Face's tokenizer.json: the model is that file, or a folder with it. */
+static bool find_json(const char *model, char *path, size_t size) {
+    struct stat info;
+    const bool is_folder = model && stat(model, &info) == 0 && S_ISDIR(info.st_mode);
+    if (!is_folder && !(model && ends_with(model, ".json"))) return false;
+    const int n = snprintf(path, size, "%s%s", model, is_folder ? "/tokenizer.json" : "");
+    return n > 0 && (size_t)n < size;
+}
+
+static crumb_status open_json(const char *path, crumb_tokenizer **out, crumb_error *err) {
+    char *json;
+    size_t n_bytes;
+    CRUMB_TRY(cli_read_file(path, &json, &n_bytes, err));
+    const crumb_status status = crumb_tokenizer_open_json(json, n_bytes, path, out, err);
+    free(json);
+    return status;
+}
+
 static crumb_status open_tokenizer(const cli_options *options, crumb_tokenizer **out, crumb_error *err) {
     crumb_gguf *g;
+    char path[4096];
+    if (find_json(options->model, path, sizeof path)) return open_json(path, out, err);
     CRUMB_TRY(cli_gguf_open(options->model, &g, err));
     crumb_status status = crumb_tokenizer_open(g, out, err);
     if (status != CRUMB_OK) crumb_fail_prefix(err, status, "%s", crumb_gguf_path(g));

@@ -54,9 +54,9 @@ static crumb_status problems_of_model(const cli_options *options, problem_list *
     cli_options o = *options; /* on the device that is tuned, whose weights may lie otherwise than the CPU's */
     if (kernels_gpu_backend(options)) {
         if (!o.device) o.device = "gpu0";
-        o.backend = kernels_gpu_backend(options);
+        if (!o.backend) o.backend = kernels_gpu_backend(options);
     }
-    CRUMB_TRY(cli_model_open(&o, options->model, NULL, (int)options->n_threads, &m, err));
+    CRUMB_TRY(cli_model_open(&o, options->model, NULL, (int)options->n_threads, 0, &m, err));
     for (uint32_t i = 0; i < m->net.hparams.num_hidden_layers; i++) {
         const crumb_layer *l = &m->net.layers[i];
         const crumb_weight *weights[] = {&l->attn_q,   &l->attn_k, &l->attn_v,  &l->attn_output,

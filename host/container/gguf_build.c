@@ -1,0 +1,90 @@
+#include "host/container/gguf_build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { AT_N_VALUES = 16 };
+
+static void append(crumb_gguf_builder *b, const void *bytes, size_t n) {
+    if (b->status != CRUMB_OK) return;
+    if (b->capacity - b->size < n) {
+        const size_t larger = 2 * b->capacity + n + 4096;
+        uint8_t *grown = realloc(b->data, larger);
+        if (!grown) {
+            b->status = crumb_fail(b->err, CRUMB_ERR_MEMORY, "not enough memory for a model's keys");
+            return;
+        }
+        b->data = grown;
+        b->capacity = larger;
+    }
+    memcpy(b->data + b->size, bytes, n);
+    b->size += n;
+}
+
+static void append_u32(crumb_gguf_builder *b, uint32_t value) {
+    append(b, &value, sizeof value);
+}
+static void append_u64(crumb_gguf_builder *b, uint64_t value) {
+    append(b, &value, sizeof value);
+}
+
+static void append_key(crumb_gguf_builder *b, const char *key, crumb_gguf_value_type type) {
+    crumb_gguf_add_string(b, key, strlen(key));
+    append_u32(b, type);
+    b->n_values++;
+}
+
+void crumb_gguf_build_begin(crumb_gguf_builder *b, crumb_error *err) {
+    *b = (crumb_gguf_builder){.err = err};
+    append(b, "GGUF", 4);
+    append_u32(b, 3);
+    append_u64(b, 0); /* tensors */
+    append_u64(b, 0); /* keys: known at the end */
+}
+
+void crumb_gguf_build_string(crumb_gguf_builder *b, const char *key, const char *text) {
+    append_key(b, key, CRUMB_GGUF_STRING);
+    crumb_gguf_add_string(b, text, strlen(text));
+}
+
+void crumb_gguf_build_u32(crumb_gguf_builder *b, const char *key, uint32_t value) {
+    append_key(b, key, CRUMB_GGUF_U32);
+    append_u32(b, value);
+}
+
+void crumb_gguf_build_bool(crumb_gguf_builder *b, const char *key, bool value) {
+    const uint8_t byte = value;
+    append_key(b, key, CRUMB_GGUF_BOOL);
+    append(b, &byte, 1);
+}
+
+void crumb_gguf_build_array(crumb_gguf_builder *b, const char *key, crumb_gguf_value_type element, uint64_t n) {
+    append_key(b, key, CRUMB_GGUF_ARRAY);
+    append_u32(b, element);
+    append_u64(b, n);
+}
+
+void crumb_gguf_add_string(crumb_gguf_builder *b, const char *text, size_t n_bytes) {
+    append_u64(b, n_bytes);
+    append(b, text, n_bytes);
+}
+
+void crumb_gguf_add_i32(crumb_gguf_builder *b, int32_t value) {
+    append(b, &value, sizeof value);
+}
+
+void crumb_gguf_add_f32(crumb_gguf_builder *b, float value) {
+    append(b, &value, sizeof value);
+}
+
+crumb_status crumb_gguf_build_open(crumb_gguf_builder *b, const char *name, crumb_gguf **out) {
+    *out = NULL;
+    CRUMB_TRY(b->status);
+    memcpy(b->data + AT_N_VALUES, &b->n_values, sizeof b->n_values);
+    return crumb_gguf_open_memory(b->data, b->size, name, out, b->err);
+}
+
+void crumb_gguf_build_free(crumb_gguf_builder *b) {
+    free(b->data);
+    *b = (crumb_gguf_builder){0};
+}

@@ -1,0 +1,30 @@
+/* Keys in GGUF's form, in memory: what other formats say, for readers that know GGUF. */
+#ifndef CRUMB_CONTAINER_GGUF_BUILD_H
+#define CRUMB_CONTAINER_GGUF_BUILD_H
+
+#include "host/container/gguf.h"
+
+/* The first error sticks: later calls do nothing, and the caller looks once at the end. */
+typedef struct crumb_gguf_builder {
+    uint8_t *data;
+    size_t size, capacity;
+    uint64_t n_values;
+    crumb_status status;
+    crumb_error *err;
+} crumb_gguf_builder;
+
+void crumb_gguf_build_begin(crumb_gguf_builder *b, crumb_error *err);
+void crumb_gguf_build_string(crumb_gguf_builder *b, const char *key, const char *text);
+void crumb_gguf_build_u32(crumb_gguf_builder *b, const char *key, uint32_t value);
+void crumb_gguf_build_bool(crumb_gguf_builder *b, const char *key, bool value);
+/* An array of n elements, which the caller adds next, one call each. */
+void crumb_gguf_build_array(crumb_gguf_builder *b, const char *key, crumb_gguf_value_type element, uint64_t n);
+void crumb_gguf_add_string(crumb_gguf_builder *b, const char *text, size_t n_bytes);
+void crumb_gguf_add_i32(crumb_gguf_builder *b, int32_t value);
+void crumb_gguf_add_f32(crumb_gguf_builder *b, float value);
+/* A file without tensors; what is in it is as valid as long as the builder is not freed. `name` stands for its path in
+ * messages. */
+crumb_status crumb_gguf_build_open(crumb_gguf_builder *b, const char *name, crumb_gguf **out);
+void crumb_gguf_build_free(crumb_gguf_builder *b);
+
+#endif

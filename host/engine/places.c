@@ -1,0 +1,235 @@
+#include "host/engine/places.h"
+
+#include "host/base/memory.h"
+#include "host/engine/costs.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GPU = 0, CPU = 1 }; /* units of a model with two */
+
+static uint32_t n_places(const crumb_model *m) {
+    return m->net.hparams.num_hidden_layers + 1;
+}
+
+static crumb_status open_cpu(crumb_model *m, const crumb_model_params *params, crumb_error *err) {
+    m->units[CPU].backend = &crumb_backend_cpu;
+    m->n_units = 2;
+    return crumb_engine_open_unit(m, &m->units[CPU], NULL, NULL, params, err);
+}
+
+/* ---- wishes -------------------------------------------------------------------------------------------------- */
+
+/* Letters for one phase; *end: behind them. */
+static crumb_status take_pattern(crumb_model *m, const char *text, crumb_phase phase, const char **end,
+                                 crumb_error *err) {
+    const size_t n = strspn(text, "gc");
+    if (n == 0 || (text[n] != 0 && text[n] != ':'))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT,
+                          "CRUMB_PLACE '%s': letters g and c are wanted, and a colon between prefill and decoding",
+                          getenv("CRUMB_PLACE"));
+    for (uint32_t i = 0; i < n_places(m); i++) m->places[i].unit[phase] = text[i % n] == 'c' ? CPU : GPU;
+    *end = text + n;
+    return CRUMB_OK;
+}
+
+static crumb_status place_by_pattern(crumb_model *m, const char *text, crumb_error *err) {
+    const char *end;
+    CRUMB_TRY(take_pattern(m, text, CRUMB_PHASE_PREFILL, &end, err));
+    return take_pattern(m, *end ? end + 1 : text, CRUMB_PHASE_DECODE, &end, err);
+}
+
+static void place_last(crumb_model *m, uint32_t n_gpu) {
+    for (uint32_t i = 0; i < n_places(m); i++) {
+        const uint8_t unit = i + n_gpu < n_places(m) ? CPU : GPU;
+        m->places[i].unit[CRUMB_PHASE_PREFILL] = m->places[i].unit[CRUMB_PHASE_DECODE] = unit;
+    }
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------------- */
+
+/* How many of the last layers fit into the device's memory, with a context of the usual length and room for what runs
+ * there. */
+static crumb_status count_fitting(const crumb_model *m, uint32_t *n, crumb_error *err) {
+    const crumb_hparams *h = &m->net.hparams;
+    const uint64_t n_ctx = h->max_position_embeddings < 4096 ? h->max_position_embeddings : 4096;
+    const uint64_t scratch = crumb_engine_scratch_bytes(h);
+    uint64_t room = m->units[GPU].info.memory_free_bytes - m->units[GPU].info.memory_bytes / 16;
+    crumb_cost_layer *layers;
+    *n = 0;
+    if (room > m->units[GPU].info.memory_free_bytes || room <= scratch) return CRUMB_OK;
+    room -= scratch;
+    CRUMB_TRY(crumb_calloc(n_places(m), sizeof *layers, "the layers", (void **)&layers, err));
+    crumb_engine_cost_layers(&m->net, CRUMB_KV_F16, layers);
+    for (uint32_t i = n_places(m); i-- > 0;) {
+        const uint64_t n_bytes = layers[i].resident_bytes + layers[i].kv_bytes * n_ctx;
+        if (n_bytes > room) break;
+        room -= n_bytes;
+        (*n)++;
+    }
+    free(layers);
+    return CRUMB_OK;
+}
+
+/* The device's own memory, where it is large enough for all; else the last layers go there. */
+static crumb_status place_as_it_fits(crumb_model *m, uint64_t weight_bytes, crumb_error *err) {
+    const crumb_device_info *gpu = &m->units[GPU].info;
+    uint32_t n;
+    place_last(m, n_places(m));
+    if (weight_bytes <= gpu->shared_weight_bytes) return CRUMB_OK;
+    CRUMB_TRY(count_fitting(m, &n, err));
+    if (n == n_places(m)) return CRUMB_OK;
+    if (n == 0)
+        return crumb_fail(err, CRUMB_ERR_MEMORY,
+                          "%s: not enough memory: %.1f MiB hold no layer of this model and its context", gpu->name,
+                          (double)gpu->memory_bytes / 0x1p20);
+    place_last(m, n);
+    crumb_engine_log(
+        m, CRUMB_LOG_WARN,
+        "%s: %.1f GiB of memory do not hold the model's %.1f GiB and its context: the last %u of %u layers "
+        "run there, the others on the CPU",
+        gpu->name, (double)gpu->memory_bytes / 0x1p30, (double)weight_bytes / 0x1p30, n, n_places(m));
+    return CRUMB_OK;
+}
+
+/* ---- advice -------------------------------------------------------------------------------------------------- */
+
+/* Decoding, split: where single rows run that are not, and which part the GPU begins with. */
+static double advised_split(const crumb_model *m) {
+    const crumb_place_part *part = m->advice->placement.part[CRUMB_PHASE_DECODE];
+    return part[0].share < 1 ? part[0].share : 0;
+}
+
+/* Some of what can be advised needs weights that both devices read. */
+static bool needs_shared_weights(const crumb_model *m) {
+    for (uint32_t i = 0; i < n_places(m); i++)
+        if (m->places[i].unit[CRUMB_PHASE_PREFILL] != m->places[i].unit[CRUMB_PHASE_DECODE]) return true;
+    return advised_split(m) > 0;
+}
+
+/* As the scheduler says; false: it says nothing, or it cannot be carried out. */
+static bool place_as_advised(crumb_model *m, uint64_t weight_bytes) {
+    const crumb_engine_advice *a = m->advice;
+    if (!a->known || !a->gpu) return false;
+    const uint8_t alone = crumb_engine_advice_gpu_decodes_faster(a) ? GPU : CPU;
+    for (uint32_t i = 0; i < n_places(m); i++)
+        for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++) {
+            const crumb_place_part *part = &a->placement.part[phase][i];
+            m->places[i].unit[phase] = part->share < 1 ? alone : part->device ? GPU : CPU;
+        }
+    if (weight_bytes > m->units[GPU].info.shared_weight_bytes && needs_shared_weights(m)) {
+        crumb_engine_log(m, CRUMB_LOG_WARN, "%s does not share the CPU's memory, as '%s' would need",
+                         m->units[GPU].info.name, a->placement.name);
+        return false;
+    }
+    m->split = advised_split(m);
+    crumb_engine_log(m, CRUMB_LOG_INFO, "%s: %s", a->placement.name, a->placement.why);
+    return true;
+}
+
+static crumb_status find_memories(crumb_model *m, uint64_t weight_bytes, crumb_error *err) {
+    const bool shared = weight_bytes <= m->units[GPU].info.shared_weight_bytes;
+    for (uint32_t i = 0; i < n_places(m); i++) {
+        crumb_engine_place *p = &m->places[i];
+        p->memory = shared ? GPU : p->unit[CRUMB_PHASE_DECODE];
+        if (!shared && p->unit[CRUMB_PHASE_PREFILL] != p->unit[CRUMB_PHASE_DECODE])
+            return crumb_fail(err, CRUMB_ERR_ARGUMENT,
+                              "%s has memory of its own: layer %u cannot run there in prefill and on the CPU in "
+                              "decoding, or the other way round",
+                              m->units[GPU].info.name, i);
+    }
+    return CRUMB_OK;
+}
+
+static bool uses_cpu(const crumb_model *m) {
+    for (uint32_t i = 0; i < n_places(m); i++)
+        for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++)
+            if (m->places[i].unit[phase] == CPU) return true;
+    return false;
+}
+
+/* Appends to m->placement what fits. */
+__attribute__((format(printf, 2, 3))) static void append(crumb_model *m, const char *format, ...) {
+    const size_t used = strlen(m->placement);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(m->placement + used, sizeof m->placement - used, format, args);
+    va_end(args);
+}
+
+/* "cpu 0-9, gpu0 10-31 and head" */
+static void describe_phase(crumb_model *m, crumb_phase phase) {
+    const uint32_t head = n_places(m) - 1;
+    for (uint32_t first = 0, end; first <= head; first = end) {
+        const uint8_t unit = m->places[first].unit[phase];
+        for (end = first + 1; end <= head && m->places[end].unit[phase] == unit; end++) {
+        }
+        append(m, "%s%s", first ? ", " : "", m->units[unit].info.name);
+        if (first == head)
+            append(m, " head");
+        else if (first > 0 || end <= head)
+            append(m, " %u-%u%s", first, end > head ? head - 1 : end - 1, end > head ? " and head" : "");
+    }
+}
+
+static void describe(crumb_model *m) {
+    bool alike = true;
+    for (uint32_t i = 0; i < n_places(m); i++)
+        alike &= m->places[i].unit[CRUMB_PHASE_PREFILL] == m->places[i].unit[CRUMB_PHASE_DECODE];
+    if (!alike) append(m, "prefill ");
+    describe_phase(m, CRUMB_PHASE_PREFILL);
+    if (alike) return;
+    append(m, "; decode ");
+    describe_phase(m, CRUMB_PHASE_DECODE);
+}
+
+/* Layers are divided between both where that is advised, or where both are asked for and not each given to one. */
+static bool divides(const crumb_model *m, const crumb_model_params *params, bool advised) {
+    if (advised) return m->split > 0;
+    return m->choice.with_cpu && !uses_cpu(m) && params->split != 0 && params->split < 1;
+}
+
+static crumb_status prepare_split(crumb_model *m, const crumb_model_params *params, uint64_t weight_bytes,
+                                  crumb_error *err) {
+    const double half = 0.5;
+    if (weight_bytes > m->units[GPU].info.shared_weight_bytes)
+        return crumb_fail(
+            err, CRUMB_ERR_UNSUPPORTED,
+            "%s does not share the CPU's memory: its layers cannot be divided (-ngl gives some to the CPU)",
+            m->units[GPU].info.name);
+    m->split_always = params->split > 0;
+    if (m->split_always)
+        m->split = params->split;
+    else if (m->split <= 0)
+        m->split = half;
+    append(m, "; decode %s and cpu, %.0f %% and %.0f %% of each layer%s", m->units[GPU].info.name, 100 * m->split,
+           100 - 100 * m->split, m->split_always ? "" : " to begin with, where that is faster");
+    return CRUMB_OK;
+}
+
+/* True in *advised: as the scheduler says. */
+static crumb_status place(crumb_model *m, const crumb_model_params *params, uint64_t weight_bytes, bool *advised,
+                          crumb_error *err) {
+    const char *pattern = getenv("CRUMB_PLACE");
+    *advised = false;
+    if (pattern && *pattern) return place_by_pattern(m, pattern, err);
+    if (params->n_gpu_layers >= 0) return place_last(m, (uint32_t)params->n_gpu_layers), CRUMB_OK;
+    *advised = place_as_advised(m, weight_bytes);
+    return *advised ? CRUMB_OK : place_as_it_fits(m, weight_bytes, err);
+}
+
+crumb_status crumb_engine_place_layers(crumb_model *m, const crumb_model_params *params, uint64_t weight_bytes,
+                                       crumb_error *err) {
+    bool advised;
+    CRUMB_TRY(crumb_calloc(n_places(m), sizeof *m->places, "the layers", (void **)&m->places, err));
+    if (m->units[0].backend == &crumb_backend_cpu) return CRUMB_OK;
+    CRUMB_TRY(place(m, params, weight_bytes, &advised, err));
+    const bool split = divides(m, params, advised);
+    if (!split && !uses_cpu(m)) return CRUMB_OK;
+    CRUMB_TRY(find_memories(m, weight_bytes, err));
+    CRUMB_TRY(open_cpu(m, params, err));
+    describe(m);
+    return split ? prepare_split(m, params, weight_bytes, err) : CRUMB_OK;
+}

@@ -1,0 +1,60 @@
+/* What a session's spans took, beside what was predicted of them: for `crumb run --explain`, and to correct later
+ * predictions. One of these belongs to a pipeline, and costs a few additions per span. */
+#ifndef CRUMB_ENGINE_WATCH_H
+#define CRUMB_ENGINE_WATCH_H
+
+#include "host/engine/engine.h"
+
+enum {
+    CRUMB_WATCH_WINDOW = 63,
+    CRUMB_WATCH_PAIR = CRUMB_ENGINE_MAX_UNITS, /* both units, beside each by itself */
+    CRUMB_WATCH_UNITS
+};
+
+/* Measured time to what the profile alone predicts, of the last runs. */
+typedef struct crumb_watch_ratios {
+    float value[CRUMB_WATCH_WINDOW];
+    uint32_t n; /* in all */
+} crumb_watch_ratios;
+
+typedef struct crumb_watch_phase {
+    uint64_t n_rows;                  /* of runs that were predicted */
+    double predicted_ns, measured_ns; /* of all of them; predicted: by the profile and earlier sessions */
+} crumb_watch_phase;
+
+typedef struct crumb_watch {
+    double factor[CRUMB_WATCH_UNITS][CRUMB_PHASE_COUNT]; /* by which earlier sessions correct predictions */
+    crumb_watch_phase phase[CRUMB_PHASE_COUNT];          /* decoding: of single rows */
+    crumb_watch_ratios ratios[CRUMB_WATCH_UNITS][CRUMB_PHASE_COUNT];
+    double overhead_ns; /* of single rows: what passed outside of the devices' work, moving keys and values apart */
+    uint64_t n_single;
+    /* of the run under way */
+    double predicted_ns[CRUMB_WATCH_UNITS], measured_ns[CRUMB_WATCH_UNITS];
+} crumb_watch;
+
+/* What a span takes for a single row, as a line over the positions before it. */
+typedef struct crumb_watch_line {
+    double at_none_ns, per_position_ns;
+} crumb_watch_line;
+
+void crumb_watch_init(crumb_watch *w, const crumb_model *m);
+
+/* Zeros where nothing is predicted for this model. `unit`: of its units. */
+crumb_watch_line crumb_watch_predict_row(const crumb_model *m, size_t unit, uint32_t first, uint32_t end);
+/* The same of all layers, split: `share` of each on the first unit. */
+crumb_watch_line crumb_watch_predict_split(const crumb_model *m, double share);
+
+/* A span has run. predicted_ns 0: nobody knows. */
+void crumb_watch_span(crumb_watch *w, size_t unit, double predicted_ns, double measured_ns);
+/* A span of many rows has; for a short one nothing is predicted. */
+void crumb_watch_batch(crumb_watch *w, const crumb_model *m, size_t unit, uint32_t first, uint32_t end, uint32_t n_rows,
+                       uint32_t n_past, double measured_ns);
+/* All spans of a run have, in all_ns without what moved keys and values. */
+void crumb_watch_run(crumb_watch *w, crumb_phase phase, uint32_t n_rows, double all_ns);
+
+/* The median of what is known of a unit in a phase; 0: too little. */
+double crumb_watch_ratio(const crumb_watch *w, size_t unit, crumb_phase phase);
+/* Corrects the stored profile by what this session has found, where it has seen enough. */
+void crumb_watch_learn(const crumb_watch *w, const crumb_model *m);
+
+#endif

@@ -1,0 +1,12 @@
+/* Dynamic chunks: how a linear layer's rows are cut into pieces, which threads take one after the other. */
+#ifndef CRUMB_SCHEDULER_CHUNKS_H
+#define CRUMB_SCHEDULER_CHUNKS_H
+
+#include "host/base/error.h"
+
+/* The end of the chunk that begins at unit `at` of n_units: large chunks first and ever smaller ones, so that there are
+ * few calls and long streams, and still no thread waits long for the last. A unit is some tile-rows with unit_bytes of
+ * weights; share: a chunk is 1 / (share * n_threads) of what is left, 0 a default. */
+uint32_t crumb_chunk_end(uint32_t at, uint32_t n_units, uint64_t unit_bytes, int n_threads, uint32_t share);
+
+#endif

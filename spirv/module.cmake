@@ -1,0 +1,26 @@
+# libcrumb-ze.so and crumb-ze-survey, where Level Zero's headers are. Nothing links its loader, which both load when they
+# run. The module is cl/ with this folder in the place of cl/opencl.
+# With CRUMB_TESTS also those that tests/support/deps.py has fetched: the group level-zero.
+set(fetched "")
+if(CRUMB_TESTS)
+  file(GLOB fetched $ENV{XDG_CACHE_HOME}/crumb/prefix-level-zero-*/usr/include
+       $ENV{HOME}/.cache/crumb/prefix-level-zero-*/usr/include)
+endif()
+find_path(CRUMB_LEVEL_ZERO_HEADERS level_zero/ze_api.h HINTS ${fetched})
+if(NOT CRUMB_LEVEL_ZERO_HEADERS)
+  message(STATUS "Level Zero's headers are not there (Debian: libze-dev): building without that backend")
+  return()
+endif()
+
+file(GLOB CRUMB_ZE_SOURCES CONFIGURE_DEPENDS spirv/*.c)
+list(FILTER CRUMB_ZE_SOURCES EXCLUDE REGEX "/survey\\.c$")
+crumb_gpu_module(ze ${CRUMB_ZE_SOURCES})
+target_include_directories(crumb_ze_objects SYSTEM PRIVATE ${CRUMB_LEVEL_ZERO_HEADERS})
+
+add_executable(crumb_ze_survey tools/cl-survey/main.c cl/facts.c spirv/loader.c spirv/ocloc.c
+               spirv/survey.c host/base/error.c
+               host/base/module.c)
+target_include_directories(crumb_ze_survey SYSTEM PRIVATE ${CRUMB_LEVEL_ZERO_HEADERS})
+target_link_libraries(crumb_ze_survey PRIVATE crumb_options ${CMAKE_DL_LIBS})
+set_target_properties(crumb_ze_survey PROPERTIES OUTPUT_NAME crumb-ze-survey)
+install(TARGETS crumb_ze_survey RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/crumb)

@@ -1,0 +1,69 @@
+"""Weights lie in memory once where an integrated GPU and the CPU both compute: the peak of a real model's process, whose
+weights are most of it, on a driver that claims to be such a GPU (claims_layer.c)."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from system_loader import system_loader
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import peer_models  # noqa: E402
+
+COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ["CRUMB_CLAIMS_LAYER"]
+
+
+def real_model():
+    try:
+        return peer_models.model("smollm2-Q8_0")
+    except peer_models.Unavailable as reason:
+        print(reason, file=sys.stderr)
+        sys.exit(77)
+
+
+class Memory(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        Path(cls.folder.name, "libOpenCL.so.1").symlink_to(system_loader("whether weights exist once"))
+        cls.model = real_model()
+
+    def peak(self, *arguments, **settings):
+        """Most memory that the process had, and the text."""
+        libraries = f"{self.folder.name}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+        environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "OPENCL_LAYERS": LAYER, "CRUMB_CLAIM": "gpu",
+                       "XDG_CACHE_HOME": str(Path(self.folder.name, "cache")), **settings}
+        command = [COMMAND, "run", "-m", self.model, "--json", "--verify", "off", "--profile", "none", "-p",
+                   "The capital of France is " * 4, "-n", "4", "--temp", "0", "-c", "256", "-ub", "32", *arguments]
+        with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True) as p:
+            lines = p.stdout.read().splitlines()
+            _, status, usage = os.wait4(p.pid, 0)
+            p.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(p.returncode, 0)
+        events = [json.loads(line) for line in lines]
+        return usage.ru_maxrss * 1024, "".join(e["text"] for e in events if e["event"] == "text"), events[0]["placement"]
+
+    def warm(self, *arguments, **settings):
+        """The same of a second run: building kernels takes more memory than the model."""
+        self.peak(*arguments, **settings)
+        return self.peak(*arguments, **settings)
+
+    def test_both_devices_read_one_copy(self):
+        weights = os.path.getsize(self.model)
+        self.assertGreater(weights, 100e6)
+        alone, text, _ = self.warm("--device", "gpu0")
+        for settings, arguments in (({"CRUMB_PLACE": "g:c"}, ["gpu0"]), ({}, ["cpu+gpu0", "--split", "0.5"])):
+            both, same, placement = self.warm("--device", *arguments, **settings)
+            print(f"{settings} {arguments}: {both / 1e6:.0f} MB, gpu0 alone {alone / 1e6:.0f}, weights {weights / 1e6:.0f}")
+            self.assertIn("cpu", placement)
+            self.assertEqual(same, text)
+            self.assertLess(both - alone, 0.25 * weights)
+
+
+if __name__ == "__main__":
+    unittest.main()

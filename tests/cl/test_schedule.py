@@ -1,0 +1,137 @@
+"""Layers where the scheduler says, on a real driver that claims to be an integrated GPU (claims_layer.c): `--device auto`
+with profiles of this machine that were made up, so that each placement is the best one once. Whatever is chosen, the text
+is the CPU's. Weights lie in memory once, whoever reads them."""
+import copy
+import json
+import os
+import re
+import resource
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from system_loader import system_loader
+
+COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ["CRUMB_CLAIMS_LAYER"]
+TOKENS = 48
+
+
+def figure(value):
+    return [value, "made up"]
+
+
+def device(name, kind, read, together, gops):
+    work = {w: {"gops": figure(gops), "share": figure(1)} for w in ("u1", "u2", "u3", "u4", "u8", "f16", "attention")}
+    return {"name": name, "kind": kind, "detail": "made up", "memory_gb": figure(8), "read_gb_s": figure(read),
+            "together_gb_s": figure(together), "exchange_us": figure(0),
+            "kernels": {"crumb": {"launch_us": figure(0), "layer_launches": figure(7), "head_launches": figure(3),
+                                  "work": work}}}
+
+
+def machine(cpu, gpu):
+    """(GB/s alone, GB/s together, 10^9 operations a second) of each"""
+    return {"schema_version": 1, "name": "made up", "detail": "for a test",
+            "devices": [device("cpu", "processor", *cpu), device("gpu0", "integrated", *gpu)]}
+
+
+class Schedule(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        Path(cls.folder.name, "libOpenCL.so.1").symlink_to(system_loader("where layers are placed"))
+        cls.right = cls.run_crumb("--device", "cpu")[0]
+
+    @classmethod
+    def run_crumb(cls, *arguments, profile=None, n=TOKENS, **settings):
+        """The text, and the events at start and end."""
+        path = Path(cls.folder.name, "machine.json")
+        path.write_text(json.dumps(profile))
+        libraries = f"{cls.folder.name}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+        environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "OPENCL_LAYERS": LAYER, "CRUMB_CLAIM": "gpu",
+                       "XDG_CACHE_HOME": str(Path(cls.folder.name, "cache")), **settings}
+        done = subprocess.run([COMMAND, "run", "--json", "--explain", "--verify", "off", "-p", "One day a small dog " * 6,
+                               "-n", str(n), "--temp", "0", "--ignore-eos", "--profile", path if profile else "none",
+                               *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=300)
+        if done.returncode != 0:
+            raise AssertionError(done.stderr)
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        return "".join(e["text"] for e in events if e["event"] == "text"), events[0], events[-1]["explain"]
+
+    def placed(self, cpu, gpu, *arguments, **options):
+        text, start, explained = self.run_crumb(*arguments, profile=machine(cpu, gpu), **options)
+        if not options.get("n"):
+            self.assertEqual(text, self.right)
+        return start, explained
+
+    def test_without_a_profile_the_gpu_is_taken(self):
+        text, start, explained = self.run_crumb()
+        self.assertEqual((text, start["device"], start["placement"]), (self.right, "gpu0", ""))
+        self.assertIn("--profile none", explained["why"])
+        other = machine((10, 5, 100), (50, 25, 1000))
+        del other["devices"][1]
+        text, start, explained = self.run_crumb(profile=other)
+        self.assertEqual((text, start["device"], explained["profile"]), (self.right, "gpu0", None))
+        self.assertIn("no figures for gpu0", explained["why"])
+
+    def test_the_faster_device_takes_all(self):
+        start, explained = self.placed((10, 5, 100), (50, 25, 1000))
+        self.assertEqual((start["device"], start["placement"]), ("gpu0", ""))
+        self.assertIn("prefill on gpu0", explained["why"])
+        self.assertEqual(explained["decode"]["n_tokens"], TOKENS - 1)
+        start, explained = self.placed((50, 25, 1000), (10, 5, 100))
+        self.assertEqual((start["device"], start["placement"]), ("cpu", ""))
+        self.assertIn("predicted to be faster", start["why_cpu"])
+
+    def test_prefill_here_decoding_there(self):
+        start, explained = self.placed((50, 25, 10), (10, 5, 5000))
+        self.assertEqual(start["placement"], "prefill gpu0; decode cpu")
+        self.assertEqual(explained["moved_bytes"], 0)  # both devices see one cache
+        devices = {(r["device"], r["phase"]) for r in explained["ratios"]}
+        self.assertEqual(devices, {("gpu0", "prefill"), ("cpu", "decode")})
+        self.assertEqual(self.placed((50, 25, 10), (10, 5, 5000), "--device", "gpu0")[0]["placement"], "")
+        start, _ = self.placed((50, 25, 10), (10, 5, 5000), "--device", "cpu+gpu0")
+        self.assertEqual(start["placement"], "prefill gpu0; decode cpu")
+
+    def test_a_small_gain_is_not_worth_it(self):
+        start, _ = self.placed((51, 25, 1000), (50, 25, 1000))
+        self.assertEqual(start["placement"], "")
+
+    def test_memory_is_counted(self):
+        profile = machine((10, 10, 100), (50, 50, 1000))
+        small = copy.deepcopy(profile)
+        small["devices"][1]["memory_gb"] = figure(0.05)  # less than what a device's plans take
+        text, start, _ = self.run_crumb(profile=small)
+        self.assertEqual((text, start["device"]), (self.right, "cpu"))
+        self.assertEqual(self.run_crumb(profile=profile)[1]["device"], "gpu0")
+
+    def test_both_at_once_with_a_part_that_is_learned(self):
+        """It is predicted to pay, and may not: whether the part moves, and whether one device goes on alone, is up to the
+        machine's speed (test_split has a clock of its own). The text is the same all the time."""
+        changes = 0
+        for cpu, gpu in (((20, 20, 50), (20, 20, 5000)), ((10, 10, 50), (40, 40, 5000)), ((21, 20, 50), (11, 10, 5000))):
+            start, explained = self.placed(cpu, gpu)
+            self.assertRegex(start["placement"], r"decode gpu0 and cpu, \d+ % and \d+ % of each layer to begin with")
+            self.assertRegex(explained["split"], "split")
+            changes += explained["split_changes"]
+            longer, _, more = self.run_crumb(profile=machine(cpu, gpu), n=220)
+            self.assertTrue(longer.startswith(self.right))
+            changes += more["split_changes"]
+        print(f"the part was changed {changes} times in six runs")
+
+    def test_a_part_that_is_asked_for_stays(self):
+        start, explained = self.placed((10, 10, 100), (50, 50, 1000), "--device", "cpu+gpu0", "--split", "0.3")
+        self.assertIn("30 % and 70 %", start["placement"])
+        self.assertEqual((explained["split_changes"], explained["split"]), (0, "split 0.30 of the rows, as asked for"))
+
+    def test_deciding_takes_little(self):
+        """With every layer on the other device than the one before: nobody would want more of it."""
+        _, _, explained = self.run_crumb("--device", "gpu0", CRUMB_PLACE="gc")
+        print(f"{explained['scheduling_us_per_token']:.2f} us a token for {explained['n_layers']} layers in turns")
+        self.assertGreater(explained["scheduling_us_per_token"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

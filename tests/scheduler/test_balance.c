@@ -1,0 +1,363 @@
+/* The balance of cores on the simulator's virtual clock: it finds the right parts, follows changes, is not led astray
+ * by noise, and gains what was published. */
+#include "scheduler/simulator.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+/* The paper's GEMM, 1024 x 4096 x 4096: 256 tile-rows, and some milliseconds on a 125H. */
+static const crumb_sim_op gemm = {.n_units = 256, .unit_work = 200, .unit_bytes = 65536};
+
+static void is_split_of(const crumb_balance *b, int n, uint32_t n_units) {
+    uint32_t bounds[CRUMB_BALANCE_MAX_CORES + 1];
+    crumb_balance_split(b, n, n_units, bounds);
+    assert_int_equal(bounds[0], 0);
+    assert_int_equal(bounds[n], n_units);
+    for (int i = 0; i < n; i++) assert_true(bounds[i] <= bounds[i + 1]);
+}
+
+/* Every unit goes to one core, whatever the ratios, and no other whole split would end earlier. */
+static void splits_are_whole_and_end_early(void **state) {
+    (void)state;
+    crumb_balance b;
+    for (int n = 1; n <= CRUMB_BALANCE_MAX_CORES; n += 3) {
+        crumb_balance_init(&b, n);
+        for (uint32_t n_units = 0; n_units < 200; n_units += 7) is_split_of(&b, n, n_units);
+    }
+    crumb_balance_init(&b, 3);
+    b.ratio[0] = 0.7f, b.ratio[1] = 0.2f, b.ratio[2] = 0.1f;
+    uint32_t bounds[4];
+    for (uint32_t n_units = 1; n_units < 40; n_units++) {
+        double end = 0, best = 1e9;
+        crumb_balance_split(&b, 3, n_units, bounds);
+        for (int i = 0; i < 3; i++) end = fmax(end, (bounds[i + 1] - bounds[i]) / (double)b.ratio[i]);
+        for (uint32_t x = 0; x <= n_units; x++)
+            for (uint32_t y = 0; x + y <= n_units; y++) {
+                const double other =
+                    fmax(fmax(x / (double)b.ratio[0], y / (double)b.ratio[1]), (n_units - x - y) / (double)b.ratio[2]);
+                best = fmin(best, other);
+            }
+        assert_float_equal(end, best, 1e-5 * best);
+    }
+    is_split_of(&b, 2, 10); /* a plan of fewer threads */
+}
+
+/* The formula itself: one op from equal parts, cores three times apart. */
+static void one_op_follows_the_formula(void **state) {
+    (void)state;
+    crumb_balance b;
+    crumb_balance_init(&b, 2);
+    crumb_balance_learn(&b, 2, (uint32_t[]){50, 50}, (uint32_t[]){1000, 3000});
+    assert_float_equal((double)b.ratio[0], 0.3 * 0.5 + 0.7 * 0.75, 1e-6);
+    assert_float_equal((double)b.ratio[0] + (double)b.ratio[1], 1, 1e-6);
+}
+
+static double mean_of_ops(crumb_sim *sim, const crumb_sim_op *op, crumb_balance *b, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += b ? crumb_sim_split(sim, op, b) : crumb_sim_equal(sim, op);
+    return sum / n;
+}
+
+/* How much faster than equal parts n_first cores of speed `ratio` and n_rest of 1 are after some ops. */
+static double gain(int n_first, double ratio, int n_rest, double noise, uint64_t seed) {
+    crumb_sim sim;
+    crumb_balance b;
+    crumb_sim_init(&sim, n_first, ratio, n_rest, 1, seed);
+    crumb_balance_init(&b, sim.n_cores);
+    sim.noise = noise;
+    sim.op_us = 1;
+    const double equal = mean_of_ops(&sim, &gemm, NULL, 200);
+    mean_of_ops(&sim, &gemm, &b, 20);
+    return equal / mean_of_ops(&sim, &gemm, &b, 200) - 1;
+}
+
+static void published_gains(void **state) {
+    (void)state;
+    const double low = gain(4, 3.0, 8, 0.01, 1), high = gain(4, 3.5, 8, 0.01, 2), alder = gain(8, 2.7, 8, 0.01, 3);
+    print_message(
+        "  GEMM against equal parts: 125H (4P+8E) %+.0f%% at a ratio of 3.0, %+.0f%% at 3.5; published +65%%\n",
+        100 * low, 100 * high);
+    print_message("  12900K (8P+8E) %+.0f%% at 2.7, a ratio inferred from the gain; published +85%%\n", 100 * alder);
+    assert_float_equal(low, 0.65, 0.10);
+    assert_true(high > 0.65); /* the ratio that was printed for a P core lies between the two */
+    assert_float_equal(alder, 0.85, 0.10);
+}
+
+static void unequal_cores_gain_a_third(void **state) {
+    (void)state;
+    for (int n = 1; n <= 8; n *= 2) {
+        const double gained = gain(n, 3, n, 0.02, (uint64_t)n);
+        print_message("  %d + %d cores, 3:1: %+.0f%%\n", n, n, 100 * gained);
+        assert_true(gained >= 0.30);
+    }
+}
+
+/* Within 5% of what the true speeds allow, where one unit is not more than that. */
+static void comes_near_the_ideal(void **state) {
+    (void)state;
+    double worst = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        crumb_sim sim;
+        crumb_balance b;
+        const int n = 2 + (int)(seed % 7);
+        crumb_sim_init(&sim, n, 1, 0, 0, seed);
+        for (int i = 0; i < n; i++) sim.cores[i].speed = 1 + (double)((seed * 7 + (uint64_t)i * 5) % 11) * 0.25;
+        crumb_balance_init(&b, n);
+        mean_of_ops(&sim, &gemm, &b, 12);
+        const double over = mean_of_ops(&sim, &gemm, &b, 50) / crumb_sim_ideal(&sim, &gemm) - 1;
+        if (over > worst) worst = over;
+        assert_true(over < 0.05);
+    }
+    print_message("  at most %.1f%% over the ideal after 12 ops\n", 100 * worst);
+}
+
+/* Equal cores: what following the measurements costs against not measuring at all, in the same noise. */
+static void equal_cores_lose_nothing(void **state) {
+    (void)state;
+    const double noises[] = {0, 0.01, 0.03, 0.06, 0.1};
+    for (int n = 2; n <= 24; n = n * 2 + n % 2)
+        for (size_t i = 0; i < sizeof noises / sizeof *noises; i++) {
+            crumb_sim a, c;
+            crumb_balance b;
+            crumb_sim_init(&a, n, 1, 0, 0, 11);
+            a.noise = noises[i];
+            c = a;
+            crumb_balance_init(&b, n);
+            const double equal = mean_of_ops(&a, &gemm, NULL, 2000), split = mean_of_ops(&c, &gemm, &b, 2000);
+            if (noises[i] > 0)
+                print_message("  %2d cores, noise %2.0f%%: %+.2f%%\n", n, 100 * noises[i], 100 * (split / equal - 1));
+            assert_true(split < 1.02 * equal);
+        }
+}
+
+/* Ops after a change until no op takes more than 5% over the ideal, noise aside, for ten in a row. */
+static int ops_until_recovered(crumb_sim *sim, crumb_balance *b, const crumb_sim_op *op) {
+    int good = 0, n = 0;
+    for (; good < 10 && n < 1000; n++) {
+        const double ideal = crumb_sim_ideal(sim, op);
+        good = crumb_sim_split(sim, op, b) < 1.05 * ideal ? good + 1 : 0;
+    }
+    return n - good;
+}
+
+static void recovers_from_a_neighbour(void **state) {
+    (void)state;
+    int most = 0;
+    for (int n = 2; n <= 12; n++)
+        for (int victim = 0; victim < n; victim += n - 1) {
+            crumb_sim sim;
+            crumb_balance b;
+            crumb_sim_init(&sim, n, 1, 0, 0, 5);
+            crumb_balance_init(&b, n);
+            sim.noise = 0.005;
+            mean_of_ops(&sim, &gemm, &b, 500);
+            sim.cores[victim].slower_from_us = sim.clock_us;
+            sim.cores[victim].left_over = 0.5;
+            const int came = ops_until_recovered(&sim, &b, &gemm);
+            sim.cores[victim].slower_until_us = sim.clock_us;
+            const int went = ops_until_recovered(&sim, &b, &gemm);
+            if (came > most) most = came;
+            if (went > most) most = went;
+            assert_in_range(came, 1, 20);
+            assert_in_range(went, 1, 20);
+        }
+    print_message("  a neighbour takes half a core, and goes: recovered within %d ops\n", most);
+}
+
+/* All P cores slow down together, as a hot processor does. */
+static void follows_throttling(void **state) {
+    (void)state;
+    crumb_sim sim;
+    crumb_balance b;
+    crumb_sim_init(&sim, 4, 3, 8, 1, 6);
+    crumb_balance_init(&b, sim.n_cores);
+    sim.noise = 0.005;
+    mean_of_ops(&sim, &gemm, &b, 100);
+    for (int i = 0; i < 4; i++) {
+        sim.cores[i].slower_from_us = sim.clock_us;
+        sim.cores[i].left_over = 0.6;
+    }
+    assert_in_range(ops_until_recovered(&sim, &b, &gemm), 1, 20);
+}
+
+/* One op in which a core is held up for long moves nothing; the same twice running does. */
+static void one_interrupt_moves_nothing(void **state) {
+    (void)state;
+    crumb_balance b;
+    crumb_balance_init(&b, 2);
+    const uint32_t units[] = {50, 50};
+    for (int i = 0; i < 40; i++) crumb_balance_learn(&b, 2, units, (uint32_t[]){1000, 1000});
+    crumb_balance_learn(&b, 2, units, (uint32_t[]){1000, 9000});
+    assert_float_equal((double)b.ratio[1], 0.5, 1e-6);
+    crumb_balance_learn(&b, 2, units, (uint32_t[]){1000, 1000});
+    crumb_balance_learn(&b, 2, units, (uint32_t[]){1000, 9000});
+    assert_float_equal((double)b.ratio[1], 0.5, 1e-6);
+    crumb_balance_learn(&b, 2, units, (uint32_t[]){1000, 9000});
+    assert_true(b.ratio[1] < 0.3f);
+}
+
+/* A core so slow that it gets no unit is measured again, and comes back when it is fast. */
+static void idle_cores_are_measured_again(void **state) {
+    (void)state;
+    crumb_sim sim;
+    crumb_balance b;
+    const crumb_sim_op small = {.n_units = 40, .unit_work = 1, .unit_bytes = 4096};
+    crumb_sim_init(&sim, 4, 1, 0, 0, 7);
+    crumb_balance_init(&b, 4);
+    sim.cores[2].slower_from_us = 0;
+    sim.cores[2].left_over = 0.001;
+    mean_of_ops(&sim, &small, &b, 60);
+    uint32_t bounds[5];
+    crumb_balance_split(&b, 4, small.n_units, bounds);
+    assert_int_equal(bounds[2], bounds[3]);
+    sim.cores[2].slower_until_us = sim.clock_us;
+    mean_of_ops(&sim, &small, &b, 600);
+    assert_float_equal((double)b.ratio[2], 0.25, 0.02);
+}
+
+/* A core that another program has for a while gets nothing meanwhile, and is back at once when it is free again. */
+static void a_core_that_was_away_comes_back(void **state) {
+    (void)state;
+    crumb_sim sim;
+    crumb_balance b;
+    const crumb_sim_op small = {.n_units = 36, .unit_work = 1, .unit_bytes = 4096};
+    for (int n = 2; n <= 12; n += 5) {
+        crumb_sim_init(&sim, n, 1, 0, 0, 8);
+        crumb_balance_init(&b, n);
+        mean_of_ops(&sim, &small, &b, 40);
+        sim.cores[1].slower_from_us = sim.clock_us;
+        sim.cores[1].left_over = 0.001;
+        sim.cores[1].slice_us = 1e9;
+        const double away = 36.0 / (n - 1);
+        double most = 0;
+        for (int i = 0; i < 30; i++) most = crumb_sim_split(&sim, &small, &b);
+        assert_true(most < 1.5 * away + 1);
+        sim.cores[1].slower_until_us = sim.clock_us;
+        mean_of_ops(&sim, &small, &b, 20);
+        assert_float_equal((double)b.ratio[1], 1.0 / n, 0.2 / n);
+    }
+}
+
+/* Behind a memory that two of the cores can exhaust, parts still become such that all end together, and never slower
+ * than equal parts. */
+static void shared_bandwidth_does_no_harm(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        crumb_sim sim;
+        crumb_balance b;
+        crumb_sim_init(&sim, 4, 3, 4, 1, seed);
+        sim.bandwidth = 8;
+        sim.noise = 0.02;
+        crumb_balance_init(&b, 8);
+        const double equal = mean_of_ops(&sim, &gemm, NULL, 300);
+        mean_of_ops(&sim, &gemm, &b, 20);
+        const double split = mean_of_ops(&sim, &gemm, &b, 300);
+        assert_true(split < 1.02 * equal);
+        assert_true(split < 1.10 * crumb_sim_ideal(&sim, &gemm));
+    }
+}
+
+/* ---- which way --------------------------------------------------------------------------------------------- */
+
+typedef struct ways {
+    double split, chunks, chosen;
+} ways;
+
+static ways compare_ways(const crumb_sim *start, const crumb_sim_op *op, int n_ops, crumb_choice *choice) {
+    enum { OPS_PER_ROUND = 30 };
+    crumb_sim a = *start, c = *start, d = *start;
+    crumb_balance split, chosen;
+    crumb_balance_init(&split, start->n_cores);
+    crumb_balance_init(&chosen, start->n_cores);
+    crumb_choice_init(choice, CRUMB_WAY_MEASURED);
+    ways w = {0};
+    for (int i = 0; i < n_ops; i++) {
+        if (i % OPS_PER_ROUND == 0) crumb_choice_round(choice);
+        w.split += crumb_sim_split(&a, op, &split);
+        w.chunks += crumb_sim_chunks(&c, op);
+        w.chosen += crumb_sim_chosen(&d, op, &chosen, choice);
+    }
+    return w;
+}
+
+static void print_ways(const char *what, const ways *w) {
+    print_message("  %s: split %.3f, chunks %.3f, chosen %.3f of the faster one's time\n", what,
+                  w->split / fmin(w->split, w->chunks), w->chunks / fmin(w->split, w->chunks),
+                  w->chosen / fmin(w->split, w->chunks));
+}
+
+/* Steady cores and chunks that cost something: the split wins, and is found. */
+static void steady_cores_split(void **state) {
+    (void)state;
+    crumb_sim sim;
+    crumb_choice choice;
+    crumb_sim_init(&sim, 4, 3, 8, 1, 9);
+    sim.noise = 0.02;
+    sim.chunk_us = 0.3;
+    const crumb_sim_op op = {.n_units = 128, .unit_work = 1, .unit_bytes = 16384};
+    const ways w = compare_ways(&sim, &op, 12000, &choice);
+    print_ways("4P+8E, small ops", &w);
+    assert_true(w.split < w.chunks);
+    assert_int_equal(choice.way, CRUMB_WAY_SPLIT);
+    assert_true(w.chosen < 1.02 * w.split);
+}
+
+/* A neighbour who has a whole core for 20 of 60 microseconds: nobody can know when, and chunks win. */
+static void restless_cores_take_chunks(void **state) {
+    (void)state;
+    crumb_sim sim;
+    crumb_choice choice;
+    crumb_sim_init(&sim, 4, 1, 0, 0, 10);
+    sim.noise = 0.02;
+    sim.chunk_us = 0.05;
+    sim.cores[3].slower_from_us = 0;
+    sim.cores[3].left_over = 2.0 / 3;
+    sim.cores[3].slice_us = 40;
+    const crumb_sim_op op = {.n_units = 128, .unit_work = 1, .unit_bytes = 16384};
+    const ways w = compare_ways(&sim, &op, 12000, &choice);
+    print_ways("a core that comes and goes", &w);
+    assert_true(w.chunks < w.split);
+    assert_int_equal(choice.way, CRUMB_WAY_CHUNKS);
+    assert_true(w.chosen < 1.02 * w.chunks);
+}
+
+static void a_way_can_be_forced(void **state) {
+    (void)state;
+    crumb_choice c;
+    crumb_way_wanted wanted;
+    assert_true(crumb_way_wanted_parse("split", &wanted));
+    crumb_choice_init(&c, wanted);
+    for (int i = 0; i < 1000; i++) {
+        crumb_choice_round(&c);
+        assert_int_equal(crumb_choice_next(&c), CRUMB_WAY_SPLIT);
+    }
+    assert_true(crumb_way_wanted_parse("chunks", &wanted));
+    assert_int_equal(wanted, CRUMB_WAY_ONLY_CHUNKS);
+    assert_true(crumb_way_wanted_parse(NULL, &wanted));
+    assert_int_equal(wanted, CRUMB_WAY_MEASURED);
+    assert_false(crumb_way_wanted_parse("halves", &wanted));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(splits_are_whole_and_end_early),
+        cmocka_unit_test(one_op_follows_the_formula),
+        cmocka_unit_test(published_gains),
+        cmocka_unit_test(unequal_cores_gain_a_third),
+        cmocka_unit_test(comes_near_the_ideal),
+        cmocka_unit_test(equal_cores_lose_nothing),
+        cmocka_unit_test(recovers_from_a_neighbour),
+        cmocka_unit_test(follows_throttling),
+        cmocka_unit_test(one_interrupt_moves_nothing),
+        cmocka_unit_test(idle_cores_are_measured_again),
+        cmocka_unit_test(a_core_that_was_away_comes_back),
+        cmocka_unit_test(shared_bandwidth_does_no_harm),
+        cmocka_unit_test(steady_cores_split),
+        cmocka_unit_test(restless_cores_take_chunks),
+        cmocka_unit_test(a_way_can_be_forced),
+    };
+    return cmocka_run_group_tests_name("balance", tests, NULL, NULL);
+}

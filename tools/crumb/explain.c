@@ -1,0 +1,90 @@
+#include "tools/crumb/explain.h"
+
+#include "host/engine/explain.h"
+
+static const char *const phase_names[CRUMB_PHASE_COUNT] = {"prefill", "decode"};
+
+static double percent(double measured, double predicted) {
+    return predicted > 0 ? 100 * (measured / predicted - 1) : 0;
+}
+
+/* ---- text ---------------------------------------------------------------------------------------------------- */
+
+static void print_phases(const crumb_explanation *e) {
+    for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++) {
+        const crumb_watch_phase *p = &e->phase[phase];
+        const double per = phase == CRUMB_PHASE_DECODE && p->n_rows ? (double)p->n_rows : 1;
+        if (!p->n_rows) continue;
+        cli_note("explain: %s of %llu tokens: predicted %.2f ms%s, measured %.2f (%+.0f %%)", phase_names[phase],
+                 (unsigned long long)p->n_rows, p->predicted_ns * 1e-6 / per, per > 1 ? " each" : "",
+                 p->measured_ns * 1e-6 / per, percent(p->measured_ns, p->predicted_ns));
+    }
+}
+
+static void print_units(const crumb_explanation *e) {
+    for (size_t u = 0; u < e->n_units; u++)
+        for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++)
+            if (e->unit[u].ratio[phase] > 0)
+                cli_note("explain: %s in %s: %.2f times what the profile says; %.2f was expected", e->unit[u].name,
+                         phase_names[phase], e->unit[u].ratio[phase], e->unit[u].factor[phase]);
+}
+
+void cli_explain(const crumb_session *s) {
+    crumb_explanation e;
+    crumb_engine_session_explain(s, &e);
+    cli_note("explain: layers: %s", e.choice);
+    cli_note("explain: %s%s", *e.profile ? "" : "nothing is predicted: ", e.why);
+    print_phases(&e);
+    print_units(&e);
+    if (*e.split) cli_note("explain: %s; changed %u times", e.split, e.n_changes);
+    if (e.moved_bytes)
+        cli_note("explain: %.1f MB of keys and values moved in %.1f ms", (double)e.moved_bytes * 1e-6, e.move_ms);
+    if (e.n_single)
+        cli_note("explain: %.1f us of each token went to deciding and handing over, for %u layers", e.overhead_us,
+                 e.n_layers);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------------- */
+
+static void add_phases(cJSON *o, const crumb_explanation *e) {
+    for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++) {
+        const crumb_watch_phase *p = &e->phase[phase];
+        if (!p->n_rows) continue;
+        cJSON *item = cJSON_AddObjectToObject(o, phase_names[phase]);
+        json_add_u64(item, "n_tokens", p->n_rows);
+        json_add_real(item, "predicted_ms", p->predicted_ns * 1e-6);
+        json_add_real(item, "measured_ms", p->measured_ns * 1e-6);
+    }
+}
+
+static void add_units(cJSON *o, const crumb_explanation *e) {
+    cJSON *list = cJSON_AddArrayToObject(o, "ratios");
+    for (size_t u = 0; u < e->n_units; u++)
+        for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++) {
+            if (!(e->unit[u].ratio[phase] > 0)) continue;
+            cJSON *item = cJSON_CreateObject();
+            json_add_text(item, "device", e->unit[u].name);
+            json_add_text(item, "phase", phase_names[phase]);
+            json_add_real(item, "measured_to_profile", e->unit[u].ratio[phase]);
+            json_add_real(item, "expected", e->unit[u].factor[phase]);
+            cJSON_AddItemToArray(list, item);
+        }
+}
+
+cJSON *cli_explain_json(const crumb_session *s) {
+    crumb_explanation e;
+    crumb_engine_session_explain(s, &e);
+    cJSON *o = cJSON_CreateObject();
+    json_add_text(o, "layers", e.choice);
+    json_add_text(o, "profile", *e.profile ? e.profile : NULL);
+    json_add_text(o, "why", e.why);
+    add_phases(o, &e);
+    add_units(o, &e);
+    json_add_text(o, "split", *e.split ? e.split : NULL);
+    json_add_u64(o, "split_changes", e.n_changes);
+    json_add_u64(o, "moved_bytes", e.moved_bytes);
+    json_add_real(o, "move_ms", e.move_ms);
+    json_add_real(o, "scheduling_us_per_token", e.overhead_us);
+    json_add_u64(o, "n_layers", e.n_layers);
+    return o;
+}
