@@ -19,6 +19,18 @@ bool crumb_file_exists(const char *path) {
     return stat(path, &st) == 0;
 }
 
+bool crumb_folder_exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+void crumb_file_stamp(const char *path, uint64_t *size, int64_t *modified_ns) {
+    struct stat st;
+    const bool there = stat(path, &st) == 0;
+    *size = there ? (uint64_t)st.st_size : 0;
+    *modified_ns = there ? (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec : 0;
+}
+
 bool crumb_file_writable(const char *path) {
     return access(path, R_OK | W_OK) == 0;
 }

@@ -1,4 +1,4 @@
-/* Files. POSIX calls of the library stay in host/base/file.c, memory.c and thread.c, so that another system can follow.
+/* Files. POSIX calls of the library stay in a few files of host/base, so that another system can follow.
  */
 #ifndef CRUMB_BASE_FILE_H
 #define CRUMB_BASE_FILE_H
@@ -18,6 +18,9 @@ void crumb_file_map_close(crumb_file_map *map);
 void crumb_file_map_release(const crumb_file_map *map, size_t offset, size_t size);
 
 bool crumb_file_exists(const char *path);
+bool crumb_folder_exists(const char *path);
+/* Size and time of the last change; zeros where it is not there. */
+void crumb_file_stamp(const char *path, uint64_t *size, int64_t *modified_ns);
 bool crumb_file_writable(const char *path); /* by this user; devices too */
 /* The name of the group that a file belongs to, its number where it has no name; empty where the file is missing. */
 void crumb_file_group(const char *path, char *out, size_t size);

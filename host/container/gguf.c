@@ -2,7 +2,6 @@
 #include "host/container/gguf.h"
 
 #include "host/base/checked.h"
-#include "host/base/file.h"
 #include "host/base/memory.h"
 #include "host/container/gguf_parse.h"
 
@@ -10,43 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One file. The metadata is a private copy: a file that shrinks or changes later cannot make checked lengths wrong. */
-typedef struct part {
-    char *path;
-    crumb_file_map map; /* of the file, or the caller's memory */
-    bool mapped;
-    gguf_header header;
-    uint8_t *metadata;
-    crumb_gguf_value *values;
-    crumb_gguf_tensor *tensors;
-    uint64_t alignment, data_offset;
-} part;
-
-struct crumb_gguf {
-    part *parts;
-    uint32_t n_parts;
-    crumb_gguf_value *values; /* the first part's */
-    size_t n_values;
-    crumb_gguf_tensor *tensors; /* of all parts, in order */
-    size_t n_tensors;
-    /* Sorted by key and by name. Not hashed: colliding names in a hostile file cannot make a sort quadratic. */
-    const crumb_gguf_value **values_by_key;
-    const crumb_gguf_tensor **tensors_by_name;
-    uint32_t q2_0_density, mxfp4_density; /* bytes per 256 weights of tensors with type id 42, 39; 0: unclear */
-    uint64_t data_bytes;
-};
-
 /* ---- one part: bytes to metadata ---- */
 
 typedef struct guarded_read {
-    part *p;
+    gguf_part *p;
     uint8_t *copy_to; /* NULL: measure the metadata */
 } guarded_read;
 
 /* Runs inside crumb_file_guard: owns and allocates nothing. */
 static crumb_status read_metadata(void *ctx, crumb_error *err) {
     const guarded_read *read = ctx;
-    part *p = read->p;
+    gguf_part *p = read->p;
     if (read->copy_to) {
         memcpy(read->copy_to, p->map.data, p->header.n_bytes);
         return CRUMB_OK;
@@ -55,7 +28,7 @@ static crumb_status read_metadata(void *ctx, crumb_error *err) {
     return gguf_walk(p->path, (uint8_t *)p->map.data, p->map.size, &p->header, NULL, NULL, err);
 }
 
-static crumb_status load_metadata(part *p, crumb_error *err) {
+static crumb_status load_metadata(gguf_part *p, crumb_error *err) {
     CRUMB_TRY(crumb_file_guard(p->path, read_metadata, &(guarded_read){.p = p}, err));
     gguf_header measured = p->header;
     CRUMB_TRY(crumb_calloc(measured.n_bytes, 1, "GGUF metadata", (void **)&p->metadata, err));
@@ -70,7 +43,7 @@ static crumb_status load_metadata(part *p, crumb_error *err) {
     return gguf_walk(p->path, p->metadata, measured.n_bytes, &p->header, p->values, p->tensors, err);
 }
 
-static crumb_status find_data(part *p, crumb_error *err) {
+static crumb_status find_data(gguf_part *p, crumb_error *err) {
     p->alignment = 32;
     for (uint64_t i = 0; i < p->header.n_values; i++) {
         const crumb_gguf_value *v = &p->values[i];
@@ -84,7 +57,7 @@ static crumb_status find_data(part *p, crumb_error *err) {
     return CRUMB_OK;
 }
 
-static void close_part(part *p) {
+static void close_part(gguf_part *p) {
     if (p->mapped) crumb_file_map_close(&p->map);
     free(p->path);
     free(p->metadata);
@@ -145,7 +118,7 @@ static uint32_t density_of(const crumb_gguf *g, uint32_t id) {
 static crumb_status place_tensors(crumb_gguf *g, crumb_error *err) {
     for (size_t i = 0; i < g->n_tensors; i++) {
         crumb_gguf_tensor *t = &g->tensors[i];
-        const part *p = &g->parts[t->part];
+        const gguf_part *p = &g->parts[t->part];
         if (t->offset % p->alignment != 0)
             return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: tensor '%.80s': offset %llu is not a multiple of %llu",
                               p->path, t->name, (unsigned long long)t->offset, (unsigned long long)p->alignment);
@@ -222,7 +195,7 @@ static crumb_status index_values(crumb_gguf *g, crumb_error *err) {
     return CRUMB_OK;
 }
 
-static crumb_status index_tensors(crumb_gguf *g, crumb_error *err) {
+crumb_status gguf_index_tensors(crumb_gguf *g, crumb_error *err) {
     CRUMB_TRY(crumb_calloc(g->n_tensors, sizeof(void *), "GGUF tensor index", (void **)&g->tensors_by_name, err));
     for (size_t i = 0; i < g->n_tensors; i++) g->tensors_by_name[i] = &g->tensors[i];
     qsort(g->tensors_by_name, g->n_tensors, sizeof(void *), compare_names);
@@ -259,7 +232,7 @@ crumb_status crumb_gguf_require_tensor(const crumb_gguf *g, const char *name, co
 
 /* ---- all parts ---- */
 
-static crumb_status open_part(const char *path, part *p, crumb_error *err) {
+static crumb_status open_part(const char *path, gguf_part *p, crumb_error *err) {
     CRUMB_TRY(crumb_calloc(strlen(path) + 1, 1, "a path", (void **)&p->path, err));
     memcpy(p->path, path, strlen(path));
     CRUMB_TRY(crumb_file_map_open(path, &p->map, err));
@@ -269,7 +242,8 @@ static crumb_status open_part(const char *path, part *p, crumb_error *err) {
 }
 
 /* An integer key of one part; `missing` where it is absent. */
-static crumb_status part_integer(const part *p, const char *key, uint64_t missing, uint64_t *out, crumb_error *err) {
+static crumb_status part_integer(const gguf_part *p, const char *key, uint64_t missing, uint64_t *out,
+                                 crumb_error *err) {
     *out = missing;
     for (uint64_t i = 0; i < p->header.n_values; i++) {
         const crumb_gguf_value *v = &p->values[i];
@@ -305,7 +279,7 @@ static crumb_status open_other_parts(crumb_gguf *g, uint32_t n_parts, crumb_erro
 }
 
 static crumb_status open_parts(crumb_gguf *g, const char *path, crumb_error *err) {
-    part first = {0};
+    gguf_part first = {0};
     uint64_t no = 0, count = 1;
     crumb_status status = open_part(path, &first, err);
     if (status == CRUMB_OK) status = part_integer(&first, "split.no", 0, &no, err);
@@ -339,7 +313,7 @@ static crumb_status join_parts(crumb_gguf *g, crumb_error *err) {
                           g->parts[0].path, (unsigned long long)n_expected, (unsigned long long)n_tensors);
     CRUMB_TRY(crumb_calloc(n_tensors, sizeof *g->tensors, "GGUF tensors", (void **)&g->tensors, err));
     for (uint32_t i = 0; i < g->n_parts; i++) {
-        part *p = &g->parts[i];
+        gguf_part *p = &g->parts[i];
         for (uint64_t j = 0; j < p->header.n_tensors; j++) {
             g->tensors[g->n_tensors] = p->tensors[j];
             g->tensors[g->n_tensors++].part = i;
@@ -350,7 +324,7 @@ static crumb_status join_parts(crumb_gguf *g, crumb_error *err) {
     g->values = g->parts[0].values;
     g->n_values = (size_t)g->parts[0].header.n_values;
     CRUMB_TRY(index_values(g, err));
-    CRUMB_TRY(index_tensors(g, err));
+    CRUMB_TRY(gguf_index_tensors(g, err));
     return resolve_tensors(g, err);
 }
 
@@ -375,7 +349,7 @@ static crumb_status open_memory_part(crumb_gguf *g, const void *data, size_t n_b
                                      crumb_error *err) {
     CRUMB_TRY(crumb_calloc(1, sizeof *g->parts, "GGUF parts", (void **)&g->parts, err));
     g->n_parts = 1;
-    part *p = &g->parts[0];
+    gguf_part *p = &g->parts[0];
     p->map = (crumb_file_map){data, n_bytes};
     CRUMB_TRY(crumb_calloc(strlen(name) + 1, 1, "a name", (void **)&p->path, err));
     memcpy(p->path, name, strlen(name));
@@ -397,6 +371,7 @@ crumb_status crumb_gguf_open_memory(const void *data, size_t n_bytes, const char
 
 void crumb_gguf_close(crumb_gguf *g) {
     if (!g) return;
+    gguf_source_close(g);
     for (uint32_t i = 0; i < g->n_parts; i++) close_part(&g->parts[i]);
     free(g->parts);
     free(g->tensors);
@@ -429,9 +404,12 @@ const crumb_gguf_tensor *crumb_gguf_tensor_at(const crumb_gguf *g, size_t index)
     return &g->tensors[index];
 }
 const uint8_t *crumb_gguf_tensor_data(const crumb_gguf *g, const crumb_gguf_tensor *t) {
-    return g->parts[t->part].map.data + t->offset;
+    return g->source ? gguf_source_data(g, t) : g->parts[t->part].map.data + t->offset;
 }
 void crumb_gguf_tensor_release(const crumb_gguf *g, const crumb_gguf_tensor *t) {
-    const part *p = &g->parts[t->part];
-    if (p->mapped) crumb_file_map_release(&p->map, (size_t)t->offset, (size_t)t->n_bytes);
+    const gguf_part *p = &g->parts[t->part];
+    if (g->source)
+        gguf_source_release(g, t);
+    else if (p->mapped)
+        crumb_file_map_release(&p->map, (size_t)t->offset, (size_t)t->n_bytes);
 }

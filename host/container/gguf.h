@@ -101,9 +101,15 @@ const crumb_gguf_tensor *crumb_gguf_find_tensor(const crumb_gguf *g, const char 
 crumb_status crumb_gguf_require_tensor(const crumb_gguf *g, const char *name, const crumb_gguf_tensor **out,
                                        crumb_error *err);
 
-/* The tensor's mapped bytes. Reading them can fault if the file shrinks meanwhile: read inside crumb_file_guard(). */
+/* Before a tensor's bytes are read, and after: where they are made from another format's (gguf_source.h), this makes
+ * them, and keeps them until they are released. Any number of threads, not inside a guard. */
+crumb_status crumb_gguf_tensor_hold(const crumb_gguf *g, const crumb_gguf_tensor *t, crumb_error *err);
+void crumb_gguf_tensor_drop(const crumb_gguf *g, const crumb_gguf_tensor *t);
+/* The mapped bytes of a tensor that is held. Reading them can fault if the file shrinks meanwhile: read inside
+ * crumb_file_guard(). */
 const uint8_t *crumb_gguf_tensor_data(const crumb_gguf *g, const crumb_gguf_tensor *t);
-/* Tells the kernel that the tensor's pages will not be needed again (they leave the process's resident set). */
+/* Says that the tensor's bytes will not be needed again soon (they leave the process's resident set), but by those who
+ * hold it. */
 void crumb_gguf_tensor_release(const crumb_gguf *g, const crumb_gguf_tensor *t);
 
 #endif

@@ -1,9 +1,12 @@
 #include "host/container/gguf_build.h"
 
+#include "host/base/checked.h"
+#include "host/container/gguf_parse.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_N_VALUES = 16 };
+enum { AT_N_TENSORS = 8, AT_N_VALUES = 16 };
 
 static void append(crumb_gguf_builder *b, const void *bytes, size_t n) {
     if (b->status != CRUMB_OK) return;
@@ -52,6 +55,11 @@ void crumb_gguf_build_u32(crumb_gguf_builder *b, const char *key, uint32_t value
     append_u32(b, value);
 }
 
+void crumb_gguf_build_f32(crumb_gguf_builder *b, const char *key, float value) {
+    append_key(b, key, CRUMB_GGUF_F32);
+    append(b, &value, sizeof value);
+}
+
 void crumb_gguf_build_bool(crumb_gguf_builder *b, const char *key, bool value) {
     const uint8_t byte = value;
     append_key(b, key, CRUMB_GGUF_BOOL);
@@ -77,14 +85,71 @@ void crumb_gguf_add_f32(crumb_gguf_builder *b, float value) {
     append(b, &value, sizeof value);
 }
 
+/* Bytes of an array's elements. */
+static uint64_t array_bytes(const crumb_gguf_value *v) {
+    const uint8_t *end = v->array.data;
+    if (v->array.type != CRUMB_GGUF_STRING) return v->array.n * gguf_value_bytes(v->array.type);
+    for (uint64_t i = 0; i < v->array.n; i++) crumb_gguf_next_string(&end);
+    return (uint64_t)(end - v->array.data);
+}
+
+void crumb_gguf_build_copy(crumb_gguf_builder *b, const crumb_gguf_value *v) {
+    crumb_gguf_add_string(b, v->key.data, v->key.size);
+    append_u32(b, v->type);
+    b->n_values++;
+    if (v->type == CRUMB_GGUF_STRING) {
+        crumb_gguf_add_string(b, v->string.data, v->string.size);
+    } else if (v->type == CRUMB_GGUF_ARRAY) {
+        append_u32(b, v->array.type);
+        append_u64(b, v->array.n);
+        append(b, v->array.data, array_bytes(v));
+    } else if (v->type == CRUMB_GGUF_F32) {
+        const float f = (float)v->f;
+        append(b, &f, sizeof f);
+    } else {
+        append(b, &v->u, gguf_value_bytes(v->type)); /* little endian, and all members begin alike */
+    }
+}
+
+static bool note_tensor(crumb_gguf_builder *b, uint64_t n_bytes) {
+    if (b->status == CRUMB_OK && (b->n_tensors & (b->n_tensors - 1)) == 0) { /* grows by doubling */
+        uint64_t *grown = realloc(b->tensor_bytes, (b->n_tensors ? 2 * b->n_tensors : 1) * sizeof *grown);
+        if (grown)
+            b->tensor_bytes = grown;
+        else
+            b->status = crumb_fail(b->err, CRUMB_ERR_MEMORY, "not enough memory for the list of tensors");
+    }
+    if (b->status != CRUMB_OK) return false;
+    b->tensor_bytes[b->n_tensors++] = n_bytes;
+    return true;
+}
+
+void crumb_gguf_build_tensor(crumb_gguf_builder *b, const char *name, uint32_t n_dims, const uint64_t dims[4],
+                             uint32_t type_id, uint64_t n_bytes) {
+    if (!note_tensor(b, n_bytes)) return;
+    crumb_gguf_add_string(b, name, strlen(name));
+    append_u32(b, n_dims);
+    append(b, dims, n_dims * sizeof *dims);
+    append_u32(b, type_id);
+    append_u64(b, b->data_bytes);
+    b->data_bytes += crumb_round_up(n_bytes, CRUMB_GGUF_ALIGNMENT);
+}
+
+crumb_status crumb_gguf_build_finish(crumb_gguf_builder *b) {
+    CRUMB_TRY(b->status);
+    memcpy(b->data + AT_N_TENSORS, &b->n_tensors, sizeof b->n_tensors);
+    memcpy(b->data + AT_N_VALUES, &b->n_values, sizeof b->n_values);
+    return CRUMB_OK;
+}
+
 crumb_status crumb_gguf_build_open(crumb_gguf_builder *b, const char *name, crumb_gguf **out) {
     *out = NULL;
-    CRUMB_TRY(b->status);
-    memcpy(b->data + AT_N_VALUES, &b->n_values, sizeof b->n_values);
+    CRUMB_TRY(crumb_gguf_build_finish(b));
     return crumb_gguf_open_memory(b->data, b->size, name, out, b->err);
 }
 
 void crumb_gguf_build_free(crumb_gguf_builder *b) {
     free(b->data);
+    free(b->tensor_bytes);
     *b = (crumb_gguf_builder){0};
 }

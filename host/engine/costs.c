@@ -1,5 +1,6 @@
 #include "host/engine/costs.h"
 
+#include "host/checkpoint/checkpoint.h"
 #include "host/engine/engine.h"
 #include "host/model/weights.h"
 
@@ -99,7 +100,7 @@ crumb_status crumb_engine_outline_open(const char *path, const char *synthetic, 
         snprintf(name, 256, "%s", synthetic);
         return crumb_engine_synthetic_outline(synthetic, out, err);
     }
-    CRUMB_TRY(path ? crumb_gguf_open(path, &g, err) : crumb_engine_open_embedded_file(&g, err));
+    CRUMB_TRY(path ? crumb_checkpoint_open_any(path, &g, err) : crumb_engine_open_embedded_file(&g, err));
     crumb_status status = crumb_engine_outline_gguf(g, out, name, err);
     if (status != CRUMB_OK) {
         status = crumb_fail_prefix(err, status, "%s", crumb_gguf_path(g));

@@ -5,6 +5,7 @@
 #include "host/base/checked.h"
 #include "host/base/memory.h"
 #include "host/base/thread.h"
+#include "host/checkpoint/checkpoint.h"
 #include "host/model/weights.h"
 
 #include <stdio.h>
@@ -262,10 +263,10 @@ static crumb_status open_gguf(crumb_gguf *g, const char *path, const crumb_model
 crumb_status crumb_model_open(const char *path, const crumb_model_params *params, crumb_model **out, crumb_error *err) {
     uint64_t start = crumb_now_ns();
     *out = NULL;
-    if (!path) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "no model file given");
+    if (!path) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "no model given");
     crumb_model_params p = crumb_engine_model_params(params);
     crumb_gguf *g;
-    CRUMB_TRY(crumb_gguf_open(path, &g, err));
+    CRUMB_TRY(crumb_checkpoint_open_any(path, &g, err));
     return open_gguf(g, path, &p, start, out, err);
 }
 

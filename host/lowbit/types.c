@@ -308,6 +308,13 @@ crumb_status crumb_type_from_gguf(uint32_t id, uint32_t bytes_per_256, crumb_typ
     return CRUMB_OK;
 }
 
+crumb_status crumb_type_gguf_id(crumb_type type, uint32_t *out, crumb_error *err) {
+    if (type == CRUMB_TYPE_Q2_0_G64) return *out = CRUMB_GGUF_ID_Q2_0, CRUMB_OK;
+    for (size_t i = 0; i < sizeof gguf_ids / sizeof *gguf_ids; i++)
+        if (gguf_ids[i].type == type) return *out = gguf_ids[i].id, CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "GGUF files have no type for %s weights", infos[type].name);
+}
+
 crumb_status crumb_type_tensor_bytes(crumb_type type, uint64_t m, uint64_t k, uint64_t *out, crumb_error *err) {
     const crumb_type_info *info = &infos[type];
     if (m == 0 || k == 0) return crumb_fail(err, CRUMB_ERR_FORMAT, "the tensor has no elements");

@@ -85,6 +85,9 @@ enum { CRUMB_GGUF_ID_MXFP4 = 39, CRUMB_GGUF_ID_Q2_0 = 42 };
  * with UNSUPPORTED and a message that names the type and says what to do for ids that crumb does not run. */
 crumb_status crumb_type_from_gguf(uint32_t id, uint32_t bytes_per_256, crumb_type *out, crumb_error *err);
 
+/* The id by which a GGUF file names a type; UNSUPPORTED for what only other files have. */
+crumb_status crumb_type_gguf_id(crumb_type type, uint32_t *out, crumb_error *err);
+
 /* Bytes of a tensor of m rows of k weights, checked: k must be whole blocks, nothing may overflow. */
 crumb_status crumb_type_tensor_bytes(crumb_type type, uint64_t m, uint64_t k, uint64_t *out, crumb_error *err);
 

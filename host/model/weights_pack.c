@@ -125,7 +125,11 @@ static crumb_status finish_entry(packer *p, const crumb_weights_entry *e, crumb_
 static crumb_status pack_one(void *ctx, uint64_t index, crumb_error *err) {
     packer *p = ctx;
     guarded_item gi = {p, &p->items[index]};
-    CRUMB_TRY(crumb_file_guard(crumb_gguf_path(p->g), pack_item_guarded, &gi, err));
+    const crumb_gguf_tensor *t = p->weights->entries[gi.item->entry].tensor;
+    CRUMB_TRY(crumb_gguf_tensor_hold(p->g, t, err));
+    const crumb_status status = crumb_file_guard(crumb_gguf_path(p->g), pack_item_guarded, &gi, err);
+    crumb_gguf_tensor_drop(p->g, t);
+    CRUMB_TRY(status);
     if (atomic_fetch_sub(&p->left[gi.item->entry], 1) == 1)
         CRUMB_TRY(finish_entry(p, &p->weights->entries[gi.item->entry], err));
     uint64_t done = atomic_fetch_add(&p->done, 1) + 1;
@@ -154,6 +158,14 @@ static crumb_status read_rope_freqs(void *ctx, crumb_error *err) {
     return CRUMB_OK;
 }
 
+static crumb_status read_held_rope_freqs(rope_read *r, crumb_error *err) {
+    const crumb_gguf_tensor *t = r->weights->rope_freqs;
+    if (t) CRUMB_TRY(crumb_gguf_tensor_hold(r->g, t, err));
+    const crumb_status status = crumb_file_guard(crumb_gguf_path(r->g), read_rope_freqs, r, err);
+    if (t) crumb_gguf_tensor_drop(r->g, t);
+    return status;
+}
+
 static void bind(packer *p) {
     for (size_t i = 0; i < p->weights->n_entries; i++) {
         crumb_weights_entry *e = &p->weights->entries[i];
@@ -170,7 +182,7 @@ static crumb_status pack_frequencies(packer *p, crumb_network *net, crumb_error 
         if (!w->total_bytes[i]) continue;
         float *out = (float *)(void *)(p->places[i].base + w->inv_freq_offset[i]);
         rope_read rope = {p->g, w, &net->hparams, out};
-        CRUMB_TRY(crumb_file_guard(crumb_gguf_path(p->g), read_rope_freqs, &rope, err));
+        CRUMB_TRY(read_held_rope_freqs(&rope, err));
         CRUMB_TRY(commit(&p->places[i], w->inv_freq_offset[i], net->hparams.rope_dims / 2 * sizeof(float), err));
         in_memory[i] = out;
     }

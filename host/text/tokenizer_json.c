@@ -395,9 +395,10 @@ static crumb_status put_all(reader *r) {
     return put_scores(r);
 }
 
-crumb_status crumb_tokenizer_json_to_keys(const char *json, size_t n_bytes, crumb_gguf_builder *to, crumb_error *err) {
+crumb_status crumb_tokenizer_json_to_keys(const char *json, size_t n_bytes, uint32_t n_tokens, crumb_gguf_builder *to,
+                                          crumb_error *err) {
     cJSON *root = cJSON_ParseWithLength(json, n_bytes);
-    reader r = {.root = root, .to = to, .err = err};
+    reader r = {.root = root, .to = to, .err = err, .n_pieces = n_tokens < MAX_TOKENS ? n_tokens : MAX_TOKENS};
     crumb_status status = cJSON_IsObject(root)
                               ? put_all(&r)
                               : crumb_fail(err, CRUMB_ERR_FORMAT, "not a JSON object, or cut off, or too deep");
@@ -414,7 +415,7 @@ crumb_status crumb_tokenizer_open_json(const char *json, size_t n_bytes, const c
     crumb_gguf *g = NULL;
     *out = NULL;
     crumb_gguf_build_begin(&keys, err);
-    crumb_status status = crumb_tokenizer_json_to_keys(json, n_bytes, &keys, err);
+    crumb_status status = crumb_tokenizer_json_to_keys(json, n_bytes, 0, &keys, err);
     if (status != CRUMB_OK)
         crumb_fail_prefix(err, status, "%s", name);
     else

@@ -30,7 +30,7 @@ class Files(CommandTest):
         self.refuses(3, self.write("empty.gguf", b""), "empty.gguf")
 
     def test_directory(self):
-        self.refuses(1, self.folder, "directory")
+        self.refuses(1, self.folder, self.folder)
 
     def test_device(self):
         self.refuses(1, "/dev/null", "/dev/null")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes tests/oracle/types, tests/oracle/models and tests/oracle/expected again, from fixed seeds, and says whether they changed.
+# Makes tests/oracle/types, safetensors, models, checkpoints and expected again, from fixed seeds, and says whether they changed.
 #
 # usage: tests/oracle/regenerate.sh [VENV]
 #
@@ -15,5 +15,6 @@ fi
 "$venv/bin/python" "$here/make_types.py"
 "$venv/bin/python" "$here/make_safetensors.py"
 "$venv/bin/python" "$here/make_models.py"
+"$venv/bin/python" "$here/make_checkpoints.py"
 CUDA_VISIBLE_DEVICES="" "$venv/bin/python" "$here/make_fixtures.py"
-git -C "$here" status --short types safetensors models expected
+git -C "$here" status --short types safetensors models checkpoints expected

@@ -46,7 +46,9 @@ static const char *rule_name(crumb_act_rule rule) {
 }
 
 static void print_formats(void) {
-    cli_print("GGUF version 3, also split files. Architectures: %s. Tensor types:\n\n", crumb_arch_names());
+    cli_print("GGUF version 3, also split files; folders as transformers writes them (config.json, safetensors, "
+              "tokenizer.json). Architectures: %s. Tensor types:\n\n",
+              crumb_arch_names());
     cli_print("  %-12s %12s %6s  %s\n", "type", "bits/weight", "codes", "activations by default");
     for (int t = 0; t < CRUMB_TYPE_COUNT; t++) {
         const crumb_type_info *info = crumb_type_get_info((crumb_type)t);
@@ -75,7 +77,8 @@ static void print_coming_from_llama(void) {
               "  llama-bench          crumb bench\n"
               "  llama-perplexity     crumb perplexity\n"
               "  llama-tokenize       crumb tokenize\n"
-              "  gguf-dump            crumb inspect\n\n");
+              "  gguf-dump            crumb inspect\n"
+              "  convert_hf_to_gguf   crumb convert\n\n");
     page_print_wrapped("Options have llama.cpp's names, single-dash long ones such as -ngl included, and mean the same "
                        "unless they are listed here. LLAMA_ARG_* variables are named CRUMB_* ('crumb help "
                        "environment'). The timing lines at the end, the lines of perplexity and the fields of bench "

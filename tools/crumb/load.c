@@ -2,6 +2,7 @@
 #include "tools/crumb/cli.h"
 
 #include "host/base/error.h"
+#include "host/checkpoint/checkpoint.h"
 #include "host/container/gguf.h"
 #include "host/engine/engine.h"
 
@@ -26,12 +27,13 @@ static crumb_status check_repo(const cli_options *options, crumb_error *err) {
                       options->hf_repo);
 }
 
+/* One file of a folder does not say what model it belongs to. */
 static crumb_status refuse_safetensors(const char *path, crumb_error *err) {
     char found[4096];
-    if (!cli_find_safetensors(path, found, sizeof found)) return CRUMB_OK;
+    if (!cli_find_safetensors(path, found, sizeof found) || strcmp(path, found) != 0) return CRUMB_OK;
     return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
-                      "%s: crumb lists safetensors (crumb inspect) and runs GGUF; convert the model with llama.cpp's "
-                      "convert_hf_to_gguf.py",
+                      "%s: a safetensors file is run as part of its folder, with config.json and tokenizer.json: give "
+                      "the folder",
                       path);
 }
 
@@ -106,7 +108,7 @@ crumb_status cli_model_open(const cli_options *options, const char *path, const 
 }
 
 crumb_status cli_gguf_open(const char *path, crumb_gguf **out, crumb_error *err) {
-    return path ? crumb_gguf_open(path, out, err) : crumb_engine_open_embedded_file(out, err);
+    return path ? crumb_checkpoint_open_any(path, out, err) : crumb_engine_open_embedded_file(out, err);
 }
 
 crumb_session_params cli_session_params(const cli_options *options) {

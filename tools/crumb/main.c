@@ -64,6 +64,12 @@ const cli_subcommand cli_subcommands[] = {
      "machine's profile: bytes by bandwidth, operations by throughput, launches, transfers, and memory. 'crumb plan "
      "--kernels paper' compares that arithmetic with published results.",
      cli_plan},
+    {"convert", CLI_CONVERT, "IN OUT [options]", "write a model as a GGUF file",
+     "Writes a model as one GGUF file, which llama.cpp reads as well: from a folder as Hugging Face's transformers "
+     "writes it, or from the parts of a split GGUF file. Weights keep their type. Until all is there the file is "
+     "called "
+     "OUT.partial; the same command takes up what an earlier run left of it.",
+     cli_convert},
     {"help", CLI_HELP, "[TOPIC] [options]", "explain a command or a topic",
      "Explains a command or a topic: errors, environment, formats, coming-from-llama.cpp.", cli_help},
 };

@@ -12,10 +12,14 @@ const cli_option cli_option_table[] = {
     /* ---- model and machine ---- */
     {"-m --model", CLI_TEXT, "FILE", AT(model),
      .commands = CLI_RUN | CLI_PERPLEXITY | CLI_INSPECT | CLI_TOKENIZE | CLI_TUNE | CLI_PLAN,
-     .help = "GGUF file (the first part of a split one); may also stand as a plain argument; without one, the model "
-             "that is part of crumb"},
+     .help = "GGUF file (the first part of a split one), or a folder as transformers writes it; may also stand as a "
+             "plain argument; without one, the model that is part of crumb"},
+    {"-m --model", CLI_TEXT, "FILE", AT(model), .commands = CLI_CONVERT,
+     .help = "the model that is read: a GGUF file, or a folder as transformers writes it (config.json, safetensors, "
+             "tokenizer.json); may also stand as a plain argument"},
     {"-m --model", CLI_TEXTS, "FILE,...", AT(bench_models), .commands = CLI_BENCH,
-     .help = "GGUF files; may be repeated, or stand as plain arguments; without one, the model that is part of crumb"},
+     .help = "GGUF files or folders; may be repeated, or stand as plain arguments; without one, the model that is part "
+             "of crumb"},
     {"--synthetic", CLI_TEXTS, "SHAPE:TYPE[:HEAD]", AT(synthetic), .commands = CLI_BENCH,
      .help = "random weights at a known model's shapes, so that speed can be measured without a download: SHAPE "
              "falcon3-1b, mobilellm-1.5b, llama3-8b, bitnet-2b4t; TYPE bf16, i8, mxfp4, u4, u3, u2, ternary, u1; HEAD "
@@ -55,6 +59,7 @@ const cli_option cli_option_table[] = {
          "the reading of f16, which is the default"},
     {"-t --threads", CLI_INT, "N", AT(n_threads), "0", RANGE(0, 1024), CLI_RUN | CLI_PERPLEXITY, .help = THREADS_HELP,
      .note = "the default is one per physical core, not per logical processor"},
+    {"-t --threads", CLI_INT, "N", AT(n_threads), "0", RANGE(0, 256), CLI_CONVERT, .help = "0: one per physical core"},
     {"-t --threads", CLI_INTS, "N,...", AT(bench_threads), "0", RANGE(0, 1024), CLI_BENCH, .help = THREADS_HELP},
     {"-tb --threads-batch", CLI_INT, "N", AT(n_threads_batch), "0", RANGE(0, 1024), CLI_RUN | CLI_PERPLEXITY,
      .help = "threads for reading the prompt; 0: as many as -t"},
@@ -243,7 +248,7 @@ const cli_option cli_option_table[] = {
     {"--json", CLI_ON, AT(json), .commands = CLI_ALL & ~CLI_HELP,
      .help = "one JSON object with a schema_version (run: JSON lines)"},
     {"-v --verbose", CLI_ON, AT(verbose), .commands = CLI_ENGINE, .help = "say what is chosen and why"},
-    {"--log-disable", CLI_ON, AT(quiet), .commands = CLI_ENGINE | CLI_TOKENIZE,
+    {"--log-disable", CLI_ON, AT(quiet), .commands = CLI_ENGINE | CLI_TOKENIZE | CLI_CONVERT,
      .help = "nothing but errors on standard error"},
     {"-h --help", CLI_ON, AT(help), .commands = CLI_ALL, .help = "print this"},
 

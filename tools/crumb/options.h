@@ -21,7 +21,8 @@ enum {
     CLI_TUNE = 256,
     CLI_PLAN = 512,
     CLI_ENGINE = CLI_RUN | CLI_BENCH | CLI_PERPLEXITY, /* those that evaluate a model */
-    CLI_ALL = 1023,
+    CLI_CONVERT = 1024,
+    CLI_ALL = 2047,
 };
 
 enum { CLI_LIST_MAX = 64 };

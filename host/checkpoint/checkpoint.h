@@ -1,0 +1,15 @@
+/* Checkpoints: folders as Hugging Face's transformers writes them, with config.json, safetensors and tokenizer.json.
+ * One becomes what a GGUF file of the same model would say, so that nothing behind this knows the difference. */
+#ifndef CRUMB_CHECKPOINT_CHECKPOINT_H
+#define CRUMB_CHECKPOINT_CHECKPOINT_H
+
+#include "host/container/gguf.h"
+
+/* Opens a checkpoint as a GGUF file that lies nowhere: tensors are converted when they are held. Refuses what would run
+ * wrongly; messages name the file and its key, or the tensor. */
+crumb_status crumb_checkpoint_open(const char *folder, crumb_gguf **out, crumb_error *err);
+
+/* A checkpoint where `path` is a folder, else a GGUF file. */
+crumb_status crumb_checkpoint_open_any(const char *path, crumb_gguf **out, crumb_error *err);
+
+#endif

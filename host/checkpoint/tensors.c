@@ -1,0 +1,253 @@
+/* The folder's tensors under GGUF's names and in its order of rows. */
+#include "host/base/file.h"
+#include "host/base/half.h"
+#include "host/base/memory.h"
+#include "host/checkpoint/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum tensor_kind {
+    TENSOR_AS_IT_IS,
+    TENSOR_ROWS,     /* the same with rows in another order */
+    TENSOR_FLOATS,   /* a vector, which becomes f32 */
+    TENSOR_DIVISORS, /* of RoPE's frequencies, from config.json */
+} tensor_kind;
+
+typedef struct tensor {
+    char name[112];
+    tensor_kind kind;
+    const crumb_safetensor *from;
+    uint32_t n_heads; /* whose rows are interleaved; 0: rows stay where they are */
+} tensor;
+
+typedef struct tensors {
+    crumb_safetensors *files;
+    tensor *list; /* [n] */
+    crumb_gguf_tensor *described;
+    size_t n;
+    float divisors[CHECKPOINT_MAX_ROPE];
+    uint32_t n_divisors;
+} tensors;
+
+/* ---- names --------------------------------------------------------------------------------------------------- */
+
+typedef struct name_pair {
+    const char *hf, *gguf;
+} name_pair;
+
+static const name_pair model_names[] = {
+    {"model.embed_tokens", "token_embd"},
+    {"model.norm", "output_norm"},
+    {"lm_head", "output"},
+};
+
+static const name_pair layer_names[] = {
+    {"input_layernorm", "attn_norm"},
+    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},
+    {"self_attn.o_proj", "attn_output"},
+    {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"},
+    {"self_attn.attn_sub_norm", "attn_sub_norm"},
+    {"post_attention_layernorm", "ffn_norm"},
+    {"mlp.gate_proj", "ffn_gate"},
+    {"mlp.up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"},
+    {"mlp.ffn_sub_norm", "ffn_sub_norm"},
+};
+
+/* The pair whose first name is the n bytes at text; NULL: none. */
+static const name_pair *find_pair(const name_pair *pairs, size_t n_pairs, const char *text, size_t n) {
+    for (size_t i = 0; i < n_pairs; i++)
+        if (strlen(pairs[i].hf) == n && memcmp(pairs[i].hf, text, n) == 0) return &pairs[i];
+    return NULL;
+}
+
+/* "model.layers.3.self_attn.q_proj.weight" is "blk.3.attn_q" and the part "weight". */
+static bool translate(const char *name, char out[96], const char **part) {
+    const char *dot = strrchr(name, '.');
+    unsigned layer;
+    int used = 0;
+    if (!dot) return false;
+    *part = dot + 1;
+    const name_pair *pair =
+        find_pair(model_names, sizeof model_names / sizeof *model_names, name, (size_t)(dot - name));
+    if (pair) return snprintf(out, 96, "%s", pair->gguf), true;
+    if (sscanf(name, "model.layers.%5u.%n", &layer, &used) != 1 || used == 0 || name + used >= dot) return false;
+    pair = find_pair(layer_names, sizeof layer_names / sizeof *layer_names, name + used, (size_t)(dot - name - used));
+    if (pair) snprintf(out, 96, "blk.%u.%s", layer, pair->gguf);
+    return pair != NULL;
+}
+
+/* What a model computes with is in its weights; older files have tables beside them that follow from config.json. */
+static bool is_table(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return dot && strcmp(dot, ".inv_freq") == 0;
+}
+
+/* ---- contents ------------------------------------------------------------------------------------------------ */
+
+/* RoPE turns pairs (i, i + head_dim/2) of a head in a checkpoint, and (2i, 2i + 1) in a GGUF file of llama: the row of
+ * the checkpoint that becomes row m. */
+static uint64_t row_from(const tensor *t, uint64_t n_rows, uint64_t m) {
+    if (!t->n_heads) return m;
+    const uint64_t head_dim = n_rows / t->n_heads, within = m % head_dim;
+    return m - within + within % 2 * (head_dim / 2) + within / 2;
+}
+
+static float load_float(crumb_dtype dtype, const uint8_t *p) {
+    uint16_t half;
+    float value;
+    memcpy(&half, p, 2);
+    if (dtype == CRUMB_DTYPE_F16) return crumb_f16_to_f32(half);
+    if (dtype == CRUMB_DTYPE_BF16) return crumb_bf16_to_f32(half);
+    memcpy(&value, p, 4);
+    return value;
+}
+
+typedef struct making {
+    const tensors *all;
+    const tensor *t;
+    uint8_t *out;
+} making;
+
+/* Runs inside crumb_file_guard. */
+static crumb_status make_guarded(void *ctx, crumb_error *err) {
+    (void)err;
+    const making *m = ctx;
+    const tensor *t = m->t;
+    const uint8_t *in = crumb_safetensors_data(m->all->files, t->from);
+    const uint64_t n_rows = t->from->dims[0], row_bytes = t->from->n_bytes / n_rows;
+    for (uint64_t i = 0; i < n_rows; i++) {
+        const uint8_t *row = in + row_from(t, n_rows, i) * row_bytes;
+        const float value = t->kind == TENSOR_FLOATS ? load_float(t->from->dtype, row) : 0;
+        if (t->kind == TENSOR_FLOATS)
+            memcpy(m->out + i * sizeof value, &value, sizeof value);
+        else
+            memcpy(m->out + i * row_bytes, row, row_bytes);
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status make(void *user, size_t index, uint8_t *out, crumb_error *err) {
+    const tensors *all = user;
+    const making m = {all, &all->list[index], out};
+    if (m.t->kind == TENSOR_DIVISORS) {
+        memcpy(out, all->divisors, all->n_divisors * sizeof *all->divisors);
+        return CRUMB_OK;
+    }
+    return crumb_file_guard(crumb_safetensors_path(all->files, m.t->from), make_guarded, (void *)(uintptr_t)&m, err);
+}
+
+static const uint8_t *view(void *user, size_t index) {
+    const tensors *all = user;
+    const tensor *t = &all->list[index];
+    return t->kind == TENSOR_AS_IT_IS ? crumb_safetensors_data(all->files, t->from) : NULL;
+}
+
+static void close_tensors(void *user) {
+    tensors *all = user;
+    crumb_safetensors_close(all->files);
+    free(all->list);
+    free(all->described);
+    free(all);
+}
+
+/* ---- the list ------------------------------------------------------------------------------------------------ */
+
+static crumb_status fail(const tensors *all, const crumb_safetensor *from, const char *problem, crumb_error *err) {
+    return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s: tensor '%.80s': %s", crumb_safetensors_path(all->files, from),
+                      from->name, problem);
+}
+
+static crumb_gguf_tensor *add(tensors *all, const tensor *t, crumb_type type, uint32_t type_id) {
+    tensor *kept = &all->list[all->n];
+    crumb_gguf_tensor *d = &all->described[all->n++];
+    *kept = *t;
+    *d = (crumb_gguf_tensor){.name = kept->name, .n_dims = 1, .dims = {1, 1, 1, 1}, .type = type, .type_id = type_id};
+    return d;
+}
+
+static bool dense_type(crumb_dtype dtype, crumb_type *type, uint32_t *id) {
+    switch (dtype) {
+    case CRUMB_DTYPE_F32: return *type = CRUMB_TYPE_F32, *id = 0, true;
+    case CRUMB_DTYPE_F16: return *type = CRUMB_TYPE_F16, *id = 1, true;
+    case CRUMB_DTYPE_BF16: return *type = CRUMB_TYPE_BF16, *id = 30, true;
+    default: return false;
+    }
+}
+
+static crumb_status add_dense(tensors *all, tensor *t, crumb_error *err) {
+    const crumb_safetensor *from = t->from;
+    crumb_type type;
+    uint32_t id;
+    if (!dense_type(from->dtype, &type, &id)) return fail(all, from, "weights should be F32, F16 or BF16", err);
+    if (from->n_dims < 1 || from->n_dims > 2) return fail(all, from, "neither a vector nor a matrix", err);
+    if (from->n_values == 0) return fail(all, from, "it is empty", err);
+    if (t->n_heads && (from->dims[0] % t->n_heads != 0 || from->dims[0] / t->n_heads % 2 != 0))
+        return fail(all, from, "its rows are not whole heads of config.json", err);
+    t->kind = from->n_dims == 1 ? TENSOR_FLOATS : t->n_heads ? TENSOR_ROWS : TENSOR_AS_IT_IS;
+    if (from->n_dims == 1) type = CRUMB_TYPE_F32, id = 0;
+    crumb_gguf_tensor *d = add(all, t, type, id);
+    d->n_dims = from->n_dims;
+    d->dims[0] = from->dims[from->n_dims - 1];
+    if (from->n_dims == 2) d->dims[1] = from->dims[0];
+    return CRUMB_OK;
+}
+
+/* Whether the rows of "blk.N.attn_q" are those of heads that must be interleaved, and of how many. */
+static uint32_t heads_of(const checkpoint_config *c, const char *name) {
+    const char *dot = strrchr(name, '.');
+    if (!c->interleaved || !dot) return 0;
+    return strcmp(dot, ".attn_q") == 0 ? c->n_heads : strcmp(dot, ".attn_k") == 0 ? c->n_heads_kv : 0;
+}
+
+static crumb_status add_one(tensors *all, const checkpoint_config *c, const crumb_safetensor *from, crumb_error *err) {
+    tensor t = {.from = from};
+    char name[96];
+    const char *part;
+    if (is_table(from->name)) return CRUMB_OK;
+    if (!translate(from->name, name, &part))
+        return fail(all, from, "not part of a model as crumb knows it: running without it would be wrong", err);
+    if (c->tied && strcmp(name, "output") == 0) return CRUMB_OK; /* the embedding is used, whatever is stored here */
+    if (strcmp(part, "weight") != 0 && strcmp(part, "bias") != 0)
+        return fail(all, from, "neither a weight nor a bias", err);
+    snprintf(t.name, sizeof t.name, "%s.%s", name, part);
+    t.n_heads = heads_of(c, name);
+    return add_dense(all, &t, err);
+}
+
+static crumb_status add_all(tensors *all, const checkpoint_config *c, crumb_error *err) {
+    const size_t n = crumb_safetensors_n(all->files);
+    CRUMB_TRY(crumb_calloc(n + 1, sizeof *all->list, "the list of tensors", (void **)&all->list, err));
+    CRUMB_TRY(crumb_calloc(n + 1, sizeof *all->described, "the list of tensors", (void **)&all->described, err));
+    for (size_t i = 0; i < n; i++) CRUMB_TRY(add_one(all, c, crumb_safetensors_at(all->files, i), err));
+    if (!c->n_divisors) return CRUMB_OK;
+    all->n_divisors = c->n_divisors;
+    memcpy(all->divisors, c->divisors, sizeof all->divisors);
+    add(all, &(tensor){.name = "rope_freqs.weight", .kind = TENSOR_DIVISORS}, CRUMB_TYPE_F32, 0)->dims[0] =
+        c->n_divisors;
+    return CRUMB_OK;
+}
+
+crumb_status checkpoint_tensors_open(const checkpoint_config *c, crumb_safetensors *files, crumb_gguf_source *out,
+                                     crumb_error *err) {
+    tensors *all;
+    crumb_status status = crumb_calloc(1, sizeof *all, "the list of tensors", (void **)&all, err);
+    if (status != CRUMB_OK) {
+        crumb_safetensors_close(files);
+        return status;
+    }
+    all->files = files;
+    status = add_all(all, c, err);
+    if (status != CRUMB_OK) {
+        close_tensors(all);
+        return status;
+    }
+    *out = (crumb_gguf_source){
+        .user = all, .tensors = all->described, .n = all->n, .view = view, .make = make, .close = close_tensors};
+    return CRUMB_OK;
+}

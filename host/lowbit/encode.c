@@ -1,0 +1,250 @@
+#include "host/lowbit/encode.h"
+
+#include "host/base/half.h"
+#include "host/lowbit/tile.h"
+
+#include <math.h>
+#include <string.h>
+
+static void put_f16(uint8_t *out, float value) {
+    const uint16_t half = crumb_f32_to_f16(value);
+    memcpy(out, &half, 2);
+}
+
+static float largest_magnitude(const float *x, int n) {
+    float largest = 0;
+    for (int i = 0; i < n; i++) largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
+    return largest;
+}
+
+static float inverse(float d) {
+    return d != 0 ? 1.0f / d : 0.0f;
+}
+
+static int clamp(int value, int low, int high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+/* ---- dense ---- */
+
+static void encode_f32(const float *x, uint8_t *out) {
+    memcpy(out, x, 4);
+}
+static void encode_f16(const float *x, uint8_t *out) {
+    put_f16(out, *x);
+}
+static void encode_bf16(const float *x, uint8_t *out) {
+    const uint16_t half = crumb_f32_to_bf16(*x);
+    memcpy(out, &half, 2);
+}
+
+/* ---- 8 and 4 bits ---- */
+
+static void encode_q8_0(const float *x, uint8_t *out) {
+    const float d = largest_magnitude(x, 32) / 127, id = inverse(d);
+    put_f16(out, d);
+    for (int i = 0; i < 32; i++) out[2 + i] = (uint8_t)(int8_t)roundf(x[i] * id);
+}
+
+static void put_nibbles(const uint8_t codes[32], uint8_t *out) {
+    for (int i = 0; i < 16; i++) out[i] = (uint8_t)(codes[i] | codes[16 + i] << 4);
+}
+
+/* The value of the largest magnitude, the first of several, becomes code 0. Peers compute x/d + 8.5 with one rounding.
+ */
+static void encode_q4_0(const float *x, uint8_t *out) {
+    uint8_t codes[32];
+    float extreme = 0;
+    for (int i = 0; i < 32; i++)
+        if (fabsf(x[i]) > fabsf(extreme)) extreme = x[i];
+    const float d = extreme / -8, id = inverse(d);
+    put_f16(out, d);
+    for (int i = 0; i < 32; i++) codes[i] = (uint8_t)clamp((int)fmaf(x[i], id, 8.5f), 0, 15);
+    put_nibbles(codes, out + 2);
+}
+
+static void encode_q4_1(const float *x, uint8_t *out) {
+    uint8_t codes[32];
+    float low = x[0], high = x[0];
+    for (int i = 1; i < 32; i++) {
+        low = x[i] < low ? x[i] : low;
+        high = x[i] > high ? x[i] : high;
+    }
+    const float d = (high - low) / 15, id = inverse(d);
+    put_f16(out, d);
+    put_f16(out + 2, low);
+    for (int i = 0; i < 32; i++) {
+        const float scaled = (x[i] - low) * id; /* a variable of its own: rounded before 0.5 is added */
+        codes[i] = (uint8_t)clamp((int)(scaled + 0.5f), 0, 15);
+    }
+    put_nibbles(codes, out + 4);
+}
+
+/* The largest weight's exponent less FP4's largest one, 2; codes by distance, the first of equals. */
+static void encode_mxfp4(const float *x, uint8_t *out) {
+    uint8_t codes[32];
+    const float largest = largest_magnitude(x, 32);
+    const int exponent = largest > 0 ? clamp((int)floorf(log2f(largest)) - 2 + 127, 0, 254) : 0;
+    const float half = ldexpf(1.0f, exponent - 128); /* the codebook is doubled */
+    for (int i = 0; i < 32; i++) {
+        float best = INFINITY;
+        for (int c = 0; c < CRUMB_CODEBOOK_ENTRIES; c++) {
+            const float error = fabsf((float)crumb_codebook_e2m1[c] * half - x[i]);
+            if (error < best) best = error, codes[i] = (uint8_t)c;
+        }
+    }
+    out[0] = (uint8_t)exponent;
+    put_nibbles(codes, out + 1);
+}
+
+/* ---- ternary: the block's largest magnitude is 1, what is nearer to 0 than to it is 0 ---- */
+
+static void ternary_codes(const float *x, int n, float d, uint8_t *codes) {
+    const float id = inverse(d);
+    for (int i = 0; i < n; i++) codes[i] = (uint8_t)(clamp((int)roundf(x[i] * id), -1, 1) + 1);
+}
+
+static void put_bit_pairs(const uint8_t *codes, uint8_t *out) {
+    for (int m = 0; m < 32; m++)
+        out[m] = (uint8_t)(codes[m] | codes[32 + m] << 2 | codes[64 + m] << 4 | codes[96 + m] << 6);
+}
+
+static void encode_tq2_0(const float *x, uint8_t *out) {
+    uint8_t codes[256];
+    const float d = largest_magnitude(x, 256);
+    ternary_codes(x, 256, d, codes);
+    put_bit_pairs(codes, out);
+    put_bit_pairs(codes + 128, out + 32);
+    put_f16(out + 64, d);
+}
+
+/* n_bytes bytes of n_trits trits each, trit t of byte i being code t * n_bytes + i, as fractions of 3^5, rounded up. */
+static void put_trits(const uint8_t *codes, int n_bytes, int n_trits, uint8_t *out) {
+    for (int i = 0; i < n_bytes; i++) {
+        unsigned value = 0;
+        for (int t = 0; t < 5; t++) value = value * 3 + (t < n_trits ? codes[t * n_bytes + i] : 0);
+        out[i] = (uint8_t)((value * 256 + 242) / 243);
+    }
+}
+
+static void encode_tq1_0(const float *x, uint8_t *out) {
+    uint8_t codes[256];
+    const float d = largest_magnitude(x, 256);
+    ternary_codes(x, 256, d, codes);
+    put_trits(codes, 32, 5, out);
+    put_trits(codes + 160, 16, 5, out + 32);
+    put_trits(codes + 240, 4, 4, out + 48);
+    put_f16(out + 52, d);
+}
+
+static void encode_i2_s(const float *x, float scale, uint8_t *out) {
+    uint8_t codes[128];
+    ternary_codes(x, 128, scale, codes);
+    for (int p = 0; p < 32; p++)
+        out[p] = (uint8_t)(codes[p] << 6 | codes[32 + p] << 4 | codes[64 + p] << 2 | codes[96 + p]);
+}
+
+void crumb_ternary_sums_add(crumb_ternary_sums *sums, const float *row, uint64_t k) {
+    crumb_ternary_sums one = {.n = k};
+    for (uint64_t i = 0; i < k; i++) {
+        const float magnitude = fabsf(row[i]);
+        one.abs += (double)magnitude;
+        if (magnitude == 0 || magnitude == one.largest) continue;
+        if (one.largest != 0) one.other = magnitude < one.largest ? magnitude : one.largest;
+        one.largest = magnitude > one.largest ? magnitude : one.largest;
+    }
+    crumb_ternary_sums_join(sums, &one);
+}
+
+void crumb_ternary_sums_join(crumb_ternary_sums *sums, const crumb_ternary_sums *others) {
+    const float a = sums->largest, b = others->largest;
+    sums->abs += others->abs;
+    sums->n += others->n;
+    if (others->other != 0) sums->other = others->other;
+    if (a != 0 && b != 0 && a != b) sums->other = a < b ? a : b;
+    sums->largest = a > b ? a : b;
+}
+
+float crumb_ternary_scale(const crumb_ternary_sums *sums) {
+    if (sums->other == 0 || sums->n == 0) return sums->largest;
+    return (float)(sums->abs / (double)sums->n);
+}
+
+/* ---- 1 and 2 bits with a scale for each block ---- */
+
+/* The mean magnitude, and signs: what loses least of all that signs can keep. */
+static void encode_q1_0(const float *x, uint8_t *out) {
+    float sum = 0;
+    memset(out + 2, 0, 16);
+    for (int i = 0; i < 128; i++) {
+        sum += fabsf(x[i]);
+        out[2 + i / 8] |= (uint8_t)((x[i] >= 0) << i % 8);
+    }
+    put_f16(out, sum / 128);
+}
+
+static int code_q2_0(float x, float id) {
+    return clamp((int)floorf(x * id + 0.5f) + 1, 0, 3);
+}
+
+/* Squared error of a block with that scale. */
+static float error_q2_0(const float *x, float d) {
+    const float id = inverse(d);
+    float error = 0;
+    for (int i = 0; i < 64; i++) {
+        const float off = x[i] - d * (float)(code_q2_0(x[i], id) - 1);
+        error += off * off;
+    }
+    return error;
+}
+
+/* The scale that is best for the codes that d gives. */
+static float refine_q2_0(const float *x, float d) {
+    const float id = inverse(d);
+    float up = 0, down = 0;
+    for (int i = 0; i < 64; i++) {
+        const float value = (float)(code_q2_0(x[i], id) - 1);
+        up += value * x[i];
+        down += value * value;
+    }
+    return down > 0 ? up / down : d;
+}
+
+/* Values are -1, 0, 1 and 2 times the scale, which may be negative: no encoder of others is followed here, but the
+ * least squared error found among scales from the largest magnitude down to a third of it, either sign. */
+static void encode_q2_0(const float *x, uint8_t *out) {
+    const float largest = largest_magnitude(x, 64);
+    float best = 0, least = INFINITY;
+    for (int i = 0; i < 2 * 16 && largest > 0; i++) {
+        const float start = largest * (1 - (float)(i % 16) / 24) * (i < 16 ? 1.0f : -1.0f);
+        const float d = crumb_f16_to_f32(crumb_f32_to_f16(refine_q2_0(x, start))), error = error_q2_0(x, d);
+        if (error < least) least = error, best = d;
+    }
+    const float id = inverse(best);
+    put_f16(out, best);
+    memset(out + 2, 0, 16);
+    for (int i = 0; i < 64; i++) out[2 + i / 4] |= (uint8_t)(code_q2_0(x[i], id) << 2 * (i % 4));
+}
+
+/* ---- all of them ---- */
+
+static void (*const encode_block[CRUMB_TYPE_COUNT])(const float *x, uint8_t *out) = {
+    [CRUMB_TYPE_F32] = encode_f32,       [CRUMB_TYPE_F16] = encode_f16,     [CRUMB_TYPE_BF16] = encode_bf16,
+    [CRUMB_TYPE_Q8_0] = encode_q8_0,     [CRUMB_TYPE_Q4_0] = encode_q4_0,   [CRUMB_TYPE_Q4_1] = encode_q4_1,
+    [CRUMB_TYPE_MXFP4] = encode_mxfp4,   [CRUMB_TYPE_TQ1_0] = encode_tq1_0, [CRUMB_TYPE_TQ2_0] = encode_tq2_0,
+    [CRUMB_TYPE_Q2_0_G64] = encode_q2_0, [CRUMB_TYPE_Q1_0] = encode_q1_0,
+};
+
+bool crumb_type_can_encode(crumb_type type) {
+    return encode_block[type] || type == CRUMB_TYPE_I2_S;
+}
+
+void crumb_type_encode_row(crumb_type type, const float *row, uint64_t k, float tensor_scale, uint8_t *out) {
+    const crumb_type_info *info = crumb_type_get_info(type);
+    for (uint64_t i = 0; i < k; i += info->block, out += info->block_bytes) {
+        if (type == CRUMB_TYPE_I2_S)
+            encode_i2_s(row + i, tensor_scale, out);
+        else
+            encode_block[type](row + i, out);
+    }
+}

@@ -1,0 +1,27 @@
+/* Encoding floats in the types of files, by rounding to the nearest code. Where the `gguf` package or llama-quantize
+ * encode a type, the bytes are the same; the others are said at their functions (encode.c). */
+#ifndef CRUMB_LOWBIT_ENCODE_H
+#define CRUMB_LOWBIT_ENCODE_H
+
+#include "host/lowbit/types.h"
+
+/* Whether crumb_type_encode_row can write a type. */
+bool crumb_type_can_encode(crumb_type type);
+
+/* One row of k weights, whole blocks of them, to crumb_type_row_bytes bytes. tensor_scale: I2_S's, else ignored. */
+void crumb_type_encode_row(crumb_type type, const float *row, uint64_t k, float tensor_scale, uint8_t *out);
+
+/* What I2_S's scale depends on, added up over all rows of a tensor (start with zeros). */
+typedef struct crumb_ternary_sums {
+    double abs;    /* sum of magnitudes */
+    uint64_t n;    /* weights */
+    float largest; /* magnitude */
+    float other;   /* a magnitude that is neither 0 nor the largest so far; 0: there was none */
+} crumb_ternary_sums;
+void crumb_ternary_sums_add(crumb_ternary_sums *sums, const float *row, uint64_t k);
+void crumb_ternary_sums_join(crumb_ternary_sums *sums, const crumb_ternary_sums *others);
+/* The magnitude that all weights but zeros have, where there is one: weights trained so stay exact. Else their mean
+ * magnitude, as BitNet's training rounds with. */
+float crumb_ternary_scale(const crumb_ternary_sums *sums);
+
+#endif

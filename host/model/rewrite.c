@@ -1,0 +1,239 @@
+#include "host/model/rewrite.h"
+
+#include "host/base/checked.h"
+#include "host/base/file.h"
+#include "host/base/memory.h"
+#include "host/base/thread.h"
+#include "host/container/gguf_write.h"
+#include "host/lowbit/encode.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One tensor on its way. */
+typedef struct job {
+    const crumb_rewrite *r;
+    const crumb_gguf_tensor *t;
+    crumb_type to;
+    const uint8_t *in;
+    uint8_t *out;
+    uint64_t n_rows, rows_per_item;
+    float scale;              /* of an I2_S tensor that is read */
+    float new_scale;          /* of one that is written */
+    crumb_ternary_sums *sums; /* [items] */
+    const void *caller;
+    atomic_uint_fast64_t n_done; /* items */
+    uint64_t n_items;
+    double done_before, part; /* of the whole file: what earlier tensors were, and what this one is */
+} job;
+
+static _Thread_local char thread_marker;
+
+static uint64_t rows_of(const crumb_gguf_tensor *t) {
+    return t->dims[1] * t->dims[2] * t->dims[3];
+}
+
+/* ---- rows ---- */
+
+typedef struct row_range {
+    const job *j;
+    uint64_t begin, end, item;
+    float *row;
+} row_range;
+
+static crumb_status not_finite(uint64_t row, crumb_error *err) {
+    return crumb_fail(err, CRUMB_ERR_FORMAT, "row %llu: a weight is NaN or infinite; the file is damaged",
+                      (unsigned long long)row);
+}
+
+/* Runs inside crumb_file_guard. */
+static crumb_status read_row(const job *j, uint64_t row, float *out, crumb_error *err) {
+    const uint64_t k = j->t->dims[0];
+    float sum = 0;
+    crumb_type_row_to_f32(j->t->type, j->in + row * crumb_type_row_bytes(j->t->type, k), k, j->scale, out);
+    for (uint64_t i = 0; i < k; i++) sum += out[i] * 0; /* NaN where any is not finite */
+    return sum == 0 ? CRUMB_OK : not_finite(row, err);
+}
+
+static crumb_status sum_guarded(void *ctx, crumb_error *err) {
+    const row_range *r = ctx;
+    for (uint64_t i = r->begin; i < r->end; i++) {
+        CRUMB_TRY(read_row(r->j, i, r->row, err));
+        crumb_ternary_sums_add(&r->j->sums[r->item], r->row, r->j->t->dims[0]);
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status encode_guarded(void *ctx, crumb_error *err) {
+    const row_range *r = ctx;
+    const job *j = r->j;
+    const uint64_t k = j->t->dims[0], row_bytes = crumb_type_row_bytes(j->to, k);
+    for (uint64_t i = r->begin; i < r->end; i++) {
+        CRUMB_TRY(read_row(j, i, r->row, err));
+        crumb_type_encode_row(j->to, r->row, k, j->new_scale, j->out + i * row_bytes);
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status run_item(job *j, uint64_t item, crumb_status (*fn)(void *ctx, crumb_error *err), crumb_error *err) {
+    row_range r = {.j = j, .item = item, .begin = item * j->rows_per_item};
+    r.end = r.begin + j->rows_per_item < j->n_rows ? r.begin + j->rows_per_item : j->n_rows;
+    CRUMB_TRY(crumb_calloc(j->t->dims[0], sizeof *r.row, "a row of weights", (void **)&r.row, err));
+    const crumb_status status = crumb_file_guard(crumb_gguf_path(j->r->from), fn, &r, err);
+    free(r.row);
+    return status;
+}
+
+static crumb_status report(const job *j, double part, crumb_error *err) {
+    if (!j->r->progress || j->caller != &thread_marker) return CRUMB_OK;
+    if (j->r->progress(j->r->progress_user, (float)(j->done_before + part * j->part))) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "interrupted; the same command goes on from here");
+}
+
+static crumb_status sum_item(void *ctx, uint64_t item, crumb_error *err) {
+    return run_item(ctx, item, sum_guarded, err);
+}
+
+static crumb_status encode_item(void *ctx, uint64_t item, crumb_error *err) {
+    job *j = ctx;
+    CRUMB_TRY(run_item(j, item, encode_guarded, err));
+    const uint64_t done = atomic_fetch_add(&j->n_done, 1) + 1;
+    return report(j, (double)done / (double)j->n_items, err);
+}
+
+/* ---- tensors ---- */
+
+static crumb_status find_ternary_scale(job *j, crumb_error *err) {
+    CRUMB_TRY(crumb_calloc(j->n_items, sizeof *j->sums, "sums of weights", (void **)&j->sums, err));
+    const crumb_status status = crumb_parallel_for(j->r->n_threads, j->n_items, sum_item, j, err);
+    crumb_ternary_sums all = {0};
+    for (uint64_t i = 0; i < j->n_items; i++) crumb_ternary_sums_join(&all, &j->sums[i]);
+    j->new_scale = crumb_ternary_scale(&all);
+    free(j->sums);
+    return status;
+}
+
+static crumb_status copy_guarded(void *ctx, crumb_error *err) {
+    const job *j = ctx;
+    (void)err;
+    memcpy(j->out, j->in, j->t->n_bytes);
+    return CRUMB_OK;
+}
+
+static crumb_status load_scale_guarded(void *ctx, crumb_error *err) {
+    job *j = ctx;
+    (void)err;
+    j->scale = crumb_type_i2_s_scale(j->in, j->n_rows, j->t->dims[0]);
+    return CRUMB_OK;
+}
+
+static crumb_status encode_all(job *j, crumb_error *err) {
+    const uint64_t k = j->t->dims[0];
+    j->rows_per_item = crumb_div_up(1u << 18, k); /* about a MB of floats */
+    j->n_items = crumb_div_up(j->n_rows, j->rows_per_item);
+    if (j->t->type == CRUMB_TYPE_I2_S)
+        CRUMB_TRY(crumb_file_guard(crumb_gguf_path(j->r->from), load_scale_guarded, j, err));
+    if (j->to == CRUMB_TYPE_I2_S) {
+        CRUMB_TRY(find_ternary_scale(j, err));
+        memcpy(j->out + j->n_rows * crumb_type_row_bytes(j->to, k), &j->new_scale, sizeof j->new_scale);
+    }
+    return crumb_parallel_for(j->r->n_threads, j->n_items, encode_item, j, err);
+}
+
+static crumb_status write_held(job *j, crumb_gguf_writer *w, crumb_error *err) {
+    uint64_t n_bytes;
+    j->in = crumb_gguf_tensor_data(j->r->from, j->t);
+    CRUMB_TRY(crumb_type_tensor_bytes(j->to, j->n_rows, j->t->dims[0], &n_bytes, err));
+    CRUMB_TRY(crumb_pages_alloc(n_bytes, "a tensor", (void **)&j->out, err));
+    crumb_status status =
+        j->to == j->t->type ? crumb_file_guard(crumb_gguf_path(j->r->from), copy_guarded, j, err) : encode_all(j, err);
+    if (status == CRUMB_OK) status = crumb_gguf_writer_append(w, j->out, n_bytes, err);
+    if (status == CRUMB_OK) status = report(j, 1, err);
+    crumb_pages_free(j->out, n_bytes);
+    return status;
+}
+
+static crumb_status write_tensor(job *j, crumb_gguf_writer *w, crumb_error *err) {
+    CRUMB_TRY(crumb_gguf_tensor_hold(j->r->from, j->t, err));
+    const crumb_status status = write_held(j, w, err);
+    crumb_gguf_tensor_drop(j->r->from, j->t);
+    crumb_gguf_tensor_release(j->r->from, j->t);
+    return status == CRUMB_OK ? status : crumb_fail_prefix(err, status, "tensor '%s'", j->t->name);
+}
+
+/* ---- the file ---- */
+
+static double weights_of(const crumb_gguf_tensor *t) {
+    return (double)t->dims[0] * (double)rows_of(t);
+}
+
+static crumb_status write_tensors(const crumb_rewrite *r, crumb_gguf_writer *w, crumb_error *err) {
+    const size_t n = crumb_gguf_n_tensors(r->from);
+    double all = 0, done = 0;
+    for (size_t i = 0; i < n; i++) all += weights_of(crumb_gguf_tensor_at(r->from, i));
+    for (size_t i = 0; i < n; i++) {
+        const crumb_gguf_tensor *t = crumb_gguf_tensor_at(r->from, i);
+        job j = {.r = r,
+                 .t = t,
+                 .to = r->types[i],
+                 .n_rows = rows_of(t),
+                 .caller = &thread_marker,
+                 .done_before = done / all,
+                 .part = weights_of(t) / all};
+        if (i >= crumb_gguf_writer_n_done(w)) CRUMB_TRY(write_tensor(&j, w, err));
+        done += weights_of(t);
+    }
+    return crumb_gguf_writer_finish(w, err);
+}
+
+/* Where tensors lie is the new file's own affair. */
+static bool is_of_the_file(crumb_bytes key) {
+    static const char *const begins[] = {"split.", "general.alignment", "general.file_type"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        const size_t n = strlen(begins[i]);
+        if (key.size >= n && memcmp(key.data, begins[i], n) == 0) return true;
+    }
+    return false;
+}
+
+static crumb_status list_tensor(const crumb_rewrite *r, size_t index, crumb_gguf_builder *header, crumb_error *err) {
+    const crumb_gguf_tensor *t = crumb_gguf_tensor_at(r->from, index);
+    const crumb_type to = r->types[index];
+    uint32_t id;
+    uint64_t n_bytes;
+    if (!t->supported) return crumb_gguf_require_tensor(r->from, t->name, &t, err);
+    crumb_status status = crumb_type_gguf_id(to, &id, err);
+    if (status == CRUMB_OK && to != t->type && !crumb_type_can_encode(to))
+        status = crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "crumb does not write %s", crumb_type_get_info(to)->name);
+    if (status == CRUMB_OK) status = crumb_type_tensor_bytes(to, rows_of(t), t->dims[0], &n_bytes, err);
+    if (status != CRUMB_OK) return crumb_fail_prefix(err, status, "tensor '%s'", t->name);
+    crumb_gguf_build_tensor(header, t->name, t->n_dims, t->dims, id, n_bytes);
+    return header->status;
+}
+
+static crumb_status make_header(const crumb_rewrite *r, crumb_gguf_builder *header, crumb_error *err) {
+    for (size_t i = 0; i < crumb_gguf_n_values(r->from); i++)
+        if (!is_of_the_file(crumb_gguf_value_at(r->from, i)->key))
+            crumb_gguf_build_copy(header, crumb_gguf_value_at(r->from, i));
+    for (size_t i = 0; i < crumb_gguf_n_tensors(r->from); i++) CRUMB_TRY(list_tensor(r, i, header, err));
+    return crumb_gguf_build_finish(header);
+}
+
+crumb_status crumb_rewrite_run(const crumb_rewrite *r, uint64_t *n_kept, crumb_error *err) {
+    crumb_gguf_builder header;
+    crumb_gguf_writer *w = NULL;
+    *n_kept = 0;
+    crumb_gguf_build_begin(&header, err);
+    crumb_status status = make_header(r, &header, err);
+    if (status != CRUMB_OK) crumb_fail_prefix(err, status, "%s", crumb_gguf_path(r->from));
+    if (status == CRUMB_OK) status = crumb_gguf_writer_open(r->path, &header, r->identity, &w, err);
+    if (status == CRUMB_OK) {
+        *n_kept = crumb_gguf_writer_n_done(w);
+        status = write_tensors(r, w, err);
+    }
+    crumb_gguf_writer_close(w, status == CRUMB_ERR_INTERRUPTED || status == CRUMB_ERR_IO || status == CRUMB_ERR_MEMORY);
+    crumb_gguf_build_free(&header);
+    return status;
+}

@@ -1,0 +1,396 @@
+/* Folders as transformers writes them (tests/oracle/checkpoints): the same weights and answers as the GGUF files that
+ * they are the same models as, also after they have been written as GGUF; and what is wrong with one is named. */
+#include "tests/model/fixture.h"
+#include "tests/support/compare_tokens.h"
+
+#include "host/checkpoint/checkpoint.h"
+#include "host/model/rewrite.h"
+
+#include <glob.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char folders[] = "tests/oracle/checkpoints/*";
+
+static crumb_gguf *open_any(const char *path) {
+    crumb_gguf *g;
+    crumb_error err = {0};
+    if (crumb_checkpoint_open_any(path, &g, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    return g;
+}
+
+/* A tensor as floats; freed by the caller. */
+static float *read_tensor(const crumb_gguf *g, const crumb_gguf_tensor *t) {
+    const uint64_t k = t->dims[0], m = t->dims[1] * t->dims[2] * t->dims[3];
+    float *out = malloc(k * m * sizeof *out);
+    crumb_error err = {0};
+    assert_non_null(out);
+    if (crumb_gguf_tensor_hold(g, t, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    const uint8_t *data = crumb_gguf_tensor_data(g, t);
+    const float scale = t->type == CRUMB_TYPE_I2_S ? crumb_type_i2_s_scale(data, m, k) : 0;
+    for (uint64_t i = 0; i < m; i++)
+        crumb_type_row_to_f32(t->type, data + i * crumb_type_row_bytes(t->type, k), k, scale, out + i * k);
+    crumb_gguf_tensor_drop(g, t);
+    crumb_gguf_tensor_release(g, t);
+    return out;
+}
+
+/* Every tensor of a is in b with the same shape and floats. */
+static void assert_same_tensors(const crumb_gguf *a, const crumb_gguf *b, float tolerance) {
+    assert_int_equal(crumb_gguf_n_tensors(a), crumb_gguf_n_tensors(b));
+    for (size_t i = 0; i < crumb_gguf_n_tensors(a); i++) {
+        const crumb_gguf_tensor *t = crumb_gguf_tensor_at(a, i), *other = crumb_gguf_find_tensor(b, t->name);
+        if (!other) fail_msg("%s: no tensor %s", crumb_gguf_path(b), t->name);
+        assert_memory_equal(t->dims, other->dims, sizeof t->dims);
+        float *x = read_tensor(a, t), *y = read_tensor(b, other);
+        const uint64_t n = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
+        for (uint64_t j = 0; j < n; j++)
+            if (!(fabsf(x[j] - y[j]) <= tolerance * fabsf(x[j])))
+                fail_msg("%s: %s[%llu] is %g, not %g", crumb_gguf_path(b), t->name, (unsigned long long)j, (double)y[j],
+                         (double)x[j]);
+        free(x);
+        free(y);
+    }
+}
+
+typedef struct logits_sink {
+    const fixture *f;
+    token_tally *tally;
+    const token_rule *rule;
+    const float *reference;
+    const char *where;
+} logits_sink;
+
+static crumb_status judge(void *user, size_t index, const float *logits) {
+    const logits_sink *s = user;
+    token_tally_add_logits(s->tally, s->rule, s->where, logits, s->f->n_vocab, s->reference + index * s->f->n_vocab);
+    return CRUMB_OK;
+}
+
+static bool answers_like(const fixture *f, const char *path) {
+    static const token_rule rule = {.near_tie = 1e-3f, .max_error = 0.02f};
+    crumb_model_params params = crumb_model_params_default();
+    crumb_session_params session_params = crumb_session_params_default();
+    crumb_model *model;
+    crumb_session *session;
+    crumb_error err = {0};
+    token_tally tally = {0};
+    params.device = "cpu";
+    params.n_threads = 2;
+    session_params.activation = CRUMB_ACTIVATION_FLOAT;
+    session_params.n_ctx = 32;
+    if (crumb_model_open(path, &params, &model, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    if (crumb_session_create(model, &session_params, &session, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    logits_sink sink = {f, &tally, &rule, fixture_logits(f, CRUMB_ACTIVATION_FLOAT), path};
+    if (crumb_session_score(session, f->tokens, f->n_tokens, 0, judge, &sink, &err) != CRUMB_OK)
+        fail_msg("%s", err.message);
+    crumb_session_destroy(session);
+    crumb_model_close(model);
+    return token_tally_report(&tally, &rule, path) && token_tally_nmse(&tally) < 1e-5;
+}
+
+static const char *base_name(const char *path) {
+    return strrchr(path, '/') + 1;
+}
+
+/* The model that a folder is made from: its name, up to a '+'. */
+static const fixture *find_fixture(const fixture *all, size_t n, const char *folder) {
+    const char *name = base_name(folder);
+    for (size_t i = 0; i < n; i++)
+        if (strlen(all[i].name) == strcspn(name, "+") && strncmp(all[i].name, name, strlen(all[i].name)) == 0)
+            return &all[i];
+    fail_msg("%s: no such model in tests/oracle/expected", folder);
+    return NULL;
+}
+
+static void checkpoints_have_the_weights_of_their_gguf_files(void **state) {
+    (void)state;
+    glob_t found;
+    assert_int_equal(glob(folders, 0, NULL, &found), 0);
+    assert_true(found.gl_pathc >= 6);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        char path[512];
+        const char *name = base_name(found.gl_pathv[i]);
+        snprintf(path, sizeof path, "tests/oracle/models/%.*s.gguf", (int)strcspn(name, "+"), name);
+        crumb_gguf *gguf = open_any(path), *checkpoint = open_any(found.gl_pathv[i]);
+        assert_same_tensors(gguf, checkpoint, 1e-6f); /* what follows from RoPE's settings is computed in double here */
+        crumb_gguf_close(gguf);
+        crumb_gguf_close(checkpoint);
+    }
+    globfree(&found);
+}
+
+static void checkpoints_answer_as_transformers_does(void **state) {
+    (void)state;
+    glob_t found;
+    size_t n;
+    bool good = true;
+    fixture *fixtures = fixtures_load(&n);
+    assert_int_equal(glob(folders, 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        good &= answers_like(find_fixture(fixtures, n, found.gl_pathv[i]), found.gl_pathv[i]);
+    assert_true(good);
+    globfree(&found);
+    fixtures_free(fixtures, n);
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------- */
+
+static const char out_path[] = "test_checkpoints.out.gguf";
+
+static crumb_status rewrite(const crumb_gguf *g, const crumb_type *types, uint64_t identity, crumb_progress_fn progress,
+                            void *user, uint64_t *n_kept, crumb_error *err) {
+    const crumb_rewrite r = {.from = g,
+                             .path = out_path,
+                             .types = types,
+                             .identity = identity,
+                             .n_threads = 2,
+                             .progress = progress,
+                             .progress_user = user};
+    return crumb_rewrite_run(&r, n_kept, err);
+}
+
+static crumb_type *types_of(const crumb_gguf *g) {
+    const size_t n = crumb_gguf_n_tensors(g);
+    crumb_type *types = calloc(n, sizeof *types);
+    assert_non_null(types);
+    for (size_t i = 0; i < n; i++) types[i] = crumb_gguf_tensor_at(g, i)->type;
+    return types;
+}
+
+static void remove_outputs(void) {
+    static const char *const ends[] = {"", ".partial", ".partial.done"};
+    char path[256];
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s%s", out_path, ends[i]);
+        unlink(path);
+    }
+}
+
+static bool exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+/* Keys that a converter must have written for others to read the file. */
+static void assert_keys(const crumb_gguf *g) {
+    static const char *const keys[] = {"general.architecture",        "general.name",
+                                       "tokenizer.ggml.model",        "tokenizer.ggml.tokens",
+                                       "tokenizer.ggml.eos_token_id", "tokenizer.chat_template"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!crumb_gguf_find(g, keys[i])) fail_msg("no key %s", keys[i]);
+}
+
+static void converted_files_hold_the_same(void **state) {
+    (void)state;
+    glob_t found;
+    assert_int_equal(glob(folders, 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        crumb_gguf *from = open_any(found.gl_pathv[i]);
+        crumb_type *types = types_of(from);
+        crumb_error err = {0};
+        uint64_t n_kept;
+        remove_outputs();
+        if (rewrite(from, types, 1, NULL, NULL, &n_kept, &err) != CRUMB_OK) fail_msg("%s", err.message);
+        assert_int_equal(n_kept, 0);
+        crumb_gguf *to = open_any(out_path);
+        assert_same_tensors(from, to, 0);
+        assert_keys(to);
+        crumb_gguf_close(to);
+        crumb_gguf_close(from);
+        free(types);
+    }
+    remove_outputs();
+    globfree(&found);
+}
+
+typedef struct stop_at {
+    float fraction;
+} stop_at;
+
+static bool go_on_until(void *user, float fraction) {
+    return fraction < ((const stop_at *)user)->fraction;
+}
+
+/* Whole bytes of the file. */
+static uint64_t size_of(const char *path) {
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return (uint64_t)st.st_size;
+}
+
+static void work_that_was_stopped_is_taken_up(void **state) {
+    (void)state;
+    crumb_gguf *from = open_any("tests/oracle/checkpoints/llama-f16");
+    crumb_type *types = types_of(from);
+    crumb_error err = {0};
+    uint64_t n_kept;
+    stop_at half = {0.5f};
+    char partial[256], done[256];
+    snprintf(partial, sizeof partial, "%s.partial", out_path);
+    snprintf(done, sizeof done, "%s.partial.done", out_path);
+    remove_outputs();
+
+    assert_int_equal(rewrite(from, types, 1, go_on_until, &half, &n_kept, &err), CRUMB_ERR_INTERRUPTED);
+    assert_false(exists(out_path));
+    assert_true(exists(partial));
+    const uint64_t whole = size_of(partial), sums = size_of(done);
+    assert_true(sums > 24 + 8);
+
+    /* the last whole tensor's bytes are damaged: it is written again, and those before it are not */
+    FILE *f = fopen(partial, "r+b");
+    if (!f) fail_msg("cannot open %s", partial);
+    assert_int_equal(fseek(f, (long)whole - 40, SEEK_SET), 0);
+    fputc(0x5a, f);
+    fclose(f);
+    assert_int_equal(rewrite(from, types, 1, NULL, NULL, &n_kept, &err), CRUMB_OK);
+    assert_int_equal(n_kept, (sums - 24) / 8 - 1);
+    assert_false(exists(partial));
+    assert_false(exists(done));
+    crumb_gguf *to = open_any(out_path);
+    assert_same_tensors(from, to, 0);
+    crumb_gguf_close(to);
+
+    /* another model's work is not taken up */
+    unlink(out_path);
+    assert_int_equal(rewrite(from, types, 1, go_on_until, &half, &n_kept, &err), CRUMB_ERR_INTERRUPTED);
+    assert_int_equal(rewrite(from, types, 2, NULL, NULL, &n_kept, &err), CRUMB_OK);
+    assert_int_equal(n_kept, 0);
+    to = open_any(out_path);
+    assert_same_tensors(from, to, 0);
+    crumb_gguf_close(to);
+    crumb_gguf_close(from);
+    free(types);
+    remove_outputs();
+}
+
+/* ---- what is refused ----------------------------------------------------------------------------------------- */
+
+static const char work[] = "test_checkpoints.work";
+
+static void copy_file(const char *from, const char *to) {
+    size_t n;
+    uint8_t *bytes = read_whole_file(from, &n);
+    FILE *f = fopen(to, "wb");
+    if (!f) fail_msg("cannot open %s", to);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+    free(bytes);
+}
+
+static const char *const files[] = {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"};
+
+static void make_work(const char *model) {
+    char from[512], to[512];
+    mkdir(work, 0700);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(from, sizeof from, "tests/oracle/checkpoints/%s/%s", model, files[i]);
+        snprintf(to, sizeof to, "%s/%s", work, files[i]);
+        copy_file(from, to);
+    }
+}
+
+static void remove_work(void) {
+    char path[512];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", work, files[i]);
+        unlink(path);
+    }
+    rmdir(work);
+}
+
+/* Replaces the first `from` in a file of the work folder. */
+static void edit(const char *file, const char *from, const char *to) {
+    char path[512];
+    size_t n;
+    snprintf(path, sizeof path, "%s/%s", work, file);
+    char *text = (char *)read_whole_file(path, &n), *at = strstr(text, from);
+    if (!at) fail_msg("%s: no %s", path, from);
+    FILE *f = fopen(path, "wb");
+    if (!f) fail_msg("cannot open %s", path);
+    fprintf(f, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    fclose(f);
+    free(text);
+}
+
+/* Opening must fail, with a message that has the word. */
+static void assert_refused(const char *says) {
+    crumb_gguf *g;
+    crumb_error err = {0};
+    if (crumb_checkpoint_open(work, &g, &err) == CRUMB_OK) fail_msg("nothing was wrong where '%s' should be", says);
+    if (!strstr(err.message, says)) fail_msg("'%s' does not say '%s'", err.message, says);
+    assert_null(g);
+}
+
+static void what_is_wrong_is_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *from, *to, *says;
+    } cases[] = {
+        {"\"model_type\": \"llama\"", "\"model_type\": \"gemma\"", "'model_type': 'gemma'"},
+        {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "'hidden_act': 'gelu'"},
+        {"\"vocab_size\": ", "\"vocab\": ", "'vocab_size': missing"},
+        {"\"num_attention_heads\": 2", "\"num_attention_heads\": 0", "'num_attention_heads'"},
+        {"\"num_attention_heads\": 2", "\"num_attention_heads\": 3", "self_attn.q_proj"},
+        {"\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2.5", "'num_hidden_layers'"},
+        {"\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": \"small\"", "'rms_norm_eps'"},
+        {"\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"longrope\"}", "'rope_type': 'longrope'"},
+        {"\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}", "'low_freq_factor'"},
+        {"\"rope_scaling\": null", "\"partial_rotary_factor\": 0.5", "'partial_rotary_factor'"},
+        {"{", "[", "config.json: not a JSON object"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_work("llama-f16");
+        edit("config.json", cases[i].from, cases[i].to);
+        assert_refused(cases[i].says);
+    }
+    make_work("llama-f16");
+    edit("tokenizer.json", "\"model\"", "\"modell\"");
+    assert_refused("tokenizer.json: field 'model'");
+    make_work("llama-f16");
+    edit("tokenizer_config.json", "{", "");
+    assert_refused("tokenizer_config.json: not a JSON object");
+    remove_work();
+    assert_refused("config.json");
+    make_work("llama-f16");
+    unlink("test_checkpoints.work/model.safetensors");
+    assert_refused("no model.safetensors");
+    remove_work();
+}
+
+/* A file that is cut off is refused, or, where only white space is missing, read. */
+static void cut_off_files_do_no_harm(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        for (unsigned part = 0; part < 24; part++) {
+            char path[512];
+            crumb_gguf *g;
+            crumb_error err = {0};
+            make_work("llama-f16");
+            snprintf(path, sizeof path, "%s/%s", work, files[i]);
+            assert_int_equal(truncate(path, (off_t)(size_of(path) * part / 24)), 0);
+            if (crumb_checkpoint_open(work, &g, &err) == CRUMB_OK) fail_msg("%s: %u/24 is enough", path, part);
+            if (!strstr(err.message, files[i])) fail_msg("'%s' does not name %s", err.message, files[i]);
+        }
+    remove_work();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(checkpoints_have_the_weights_of_their_gguf_files),
+        cmocka_unit_test(checkpoints_answer_as_transformers_does),
+        cmocka_unit_test(converted_files_hold_the_same),
+        cmocka_unit_test(work_that_was_stopped_is_taken_up),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(cut_off_files_do_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

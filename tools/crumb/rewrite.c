@@ -1,0 +1,92 @@
+#include "tools/crumb/rewrite.h"
+
+#include "host/base/cache.h"
+#include "host/base/file.h"
+#include "host/base/memory.h"
+#include "host/base/thread.h"
+#include "host/checkpoint/checkpoint.h"
+#include "host/model/rewrite.h"
+#include "tools/crumb/json_util.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+crumb_status rewriting_open(rewriting *r, const char *out, crumb_error *err) {
+    cli_catch_interrupt();
+    r->out = out;
+    if (crumb_folder_exists(out))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "%s: is a folder; give the name of a file to write", out);
+    CRUMB_TRY(crumb_checkpoint_open_any(r->options->model, &r->from, err));
+    const size_t n = crumb_gguf_n_tensors(r->from);
+    CRUMB_TRY(crumb_calloc(n, sizeof *r->types, "the list of tensors", (void **)&r->types, err));
+    for (size_t i = 0; i < n; i++) r->types[i] = crumb_gguf_tensor_at(r->from, i)->type;
+    return CRUMB_OK;
+}
+
+void rewriting_close(rewriting *r) {
+    crumb_gguf_close(r->from);
+    free(r->types);
+}
+
+static uint64_t add_stamp(uint64_t hash, const char *name, uint64_t size, int64_t modified_ns) {
+    hash = crumb_hash(hash, name, strlen(name) + 1);
+    hash = crumb_hash(hash, &size, sizeof size);
+    return crumb_hash(hash, &modified_ns, sizeof modified_ns);
+}
+
+/* Of the files that the model is read from: another size or time means another model. */
+static uint64_t identity_of(const char *model) {
+    static crumb_folder_entry entries[4096];
+    uint64_t hash = 0xcbf29ce484222325u, size;
+    int64_t modified_ns;
+    if (!crumb_folder_exists(model)) {
+        crumb_file_stamp(model, &size, &modified_ns);
+        return add_stamp(hash, "", size, modified_ns);
+    }
+    const size_t n = crumb_folder_list(model, "", entries, sizeof entries / sizeof *entries);
+    for (size_t i = 0; i < n; i++) hash = add_stamp(hash, entries[i].name, entries[i].size, entries[i].modified_ns);
+    return hash;
+}
+
+static int threads_of(const cli_options *options) {
+    int cpus[256];
+    return options->n_threads ? (int)options->n_threads : crumb_cpu_physical(cpus, 256);
+}
+
+static crumb_status print_result(const rewriting *r, uint64_t n_kept, crumb_error *err) {
+    uint64_t n_bytes;
+    int64_t modified_ns;
+    crumb_file_stamp(r->out, &n_bytes, &modified_ns);
+    if (r->options->json) {
+        cJSON *o = json_document();
+        json_add_text(o, "model_filename", r->options->model);
+        json_add_text(o, "out_filename", r->out);
+        json_add_u64(o, "n_tensors", crumb_gguf_n_tensors(r->from));
+        json_add_u64(o, "n_tensors_taken_up", n_kept);
+        json_add_u64(o, "n_bytes_before", crumb_gguf_data_bytes(r->from));
+        json_add_u64(o, "n_bytes", n_bytes);
+        return json_print(o, false, "\n", err);
+    }
+    if (n_kept) cli_note("%" PRIu64 " tensors were there from an earlier run", n_kept);
+    cli_note("%s: %zu tensors, %.2f MB of weights became a file of %.2f MB", r->out, crumb_gguf_n_tensors(r->from),
+             (double)crumb_gguf_data_bytes(r->from) / 1e6, (double)n_bytes / 1e6);
+    return CRUMB_OK;
+}
+
+crumb_status rewriting_run(rewriting *r, crumb_error *err) {
+    uint64_t n_kept;
+    const crumb_rewrite rewrite = {.from = r->from,
+                                   .path = r->out,
+                                   .types = r->types,
+                                   .identity = identity_of(r->options->model),
+                                   .n_threads = threads_of(r->options),
+                                   .progress = cli_progress,
+                                   .progress_user = (void *)(uintptr_t)r->verb};
+    const crumb_status status = crumb_rewrite_run(&rewrite, &n_kept, err);
+    cli_progress_clear();
+    if (status == CRUMB_ERR_INTERRUPTED)
+        cli_note("interrupted: what is done is in %s.partial, and the same command goes on from there", r->out);
+    CRUMB_TRY(status);
+    return print_result(r, n_kept, err);
+}
