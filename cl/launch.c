@@ -21,14 +21,14 @@ static crumb_status next_launch(crumb_cl_recorder *r, const char *name, crumb_cl
     return CRUMB_OK;
 }
 
-crumb_status crumb_cl_launch_begin(crumb_cl_recorder *r, const char *file, const char *options, const char *name,
+crumb_status crumb_cl_launch_begin(crumb_cl_recorder *r, const crumb_cl_kernel *kernel, const char *options,
                                    crumb_cl_builder *out, crumb_error *err) {
     crumb_plan *p = r->p;
     crumb_cl_launch *launch;
-    CRUMB_TRY(next_launch(r, name, &launch, err));
-    CRUMB_TRY(crumb_cl_kernel_create(p->device, file, options, name, &launch->call, err));
+    CRUMB_TRY(next_launch(r, kernel->name, &launch, err));
+    CRUMB_TRY(crumb_cl_kernel_create(p->device, kernel->file, options, kernel->entry, &launch->call, err));
     p->n_launches++;
-    *out = (crumb_cl_builder){.r = r, .launch = launch, .name = name, .err = err};
+    *out = (crumb_cl_builder){.r = r, .launch = launch, .name = kernel->name, .err = err};
     crumb_cl_arg_memory(out, &p->batch);
     return CRUMB_OK;
 }

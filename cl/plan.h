@@ -21,7 +21,11 @@ typedef struct crumb_cl_batch {
     crumb_cl_row rows[];
 } crumb_cl_batch;
 
-enum { CRUMB_CL_KV_CHUNK = 128, CRUMB_CL_NO_DIM = 3 };
+enum {
+    CRUMB_CL_KV_CHUNK = 128,
+    CRUMB_CL_SPLIT_ROWS = 4, /* up to so many, attention divides the keys */
+    CRUMB_CL_NO_DIM = 3
+};
 
 typedef enum crumb_cl_time {
     CRUMB_CL_TIME_LINEAR,
@@ -32,7 +36,7 @@ typedef enum crumb_cl_time {
 
 typedef struct crumb_cl_launch {
     crumb_cl_call call;
-    const char *name;     /* of its row in kernels.def where an op has several, else of its function */
+    const char *name;     /* of its row in kernels.def */
     crumb_cl_sgemm sgemm; /* instead of a kernel where it has a matrix */
     crumb_cl_time time;
     bool on_outputs;         /* works on the rows that SELECT kept; left out where there are none */
@@ -40,6 +44,7 @@ typedef struct crumb_cl_launch {
     bool merges_keys;        /* argument 1 is the plan's chunks; left out where there is one */
     uint8_t n_dims, row_dim; /* row_dim: the dimension that counts rows; CRUMB_CL_NO_DIM: none does */
     uint32_t tokens;         /* rows that a work-group takes */
+    uint64_t ns;             /* that it took in the last replay that was measured */
     size_t groups[3];        /* for as many rows as the plan takes */
     size_t local[3];
 } crumb_cl_launch;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 1 << 16, SPLIT_ROWS = 4, PIECE_ALIGN = 256, MAX_SHARED = 8 /* pieces beside values */ };
+enum { MAX_ROWS = 1 << 16, PIECE_ALIGN = 256, MAX_SHARED = 8 /* pieces beside values */ };
 
 /* ---- values -------------------------------------------------------------------------------------------------- */
 
@@ -185,7 +185,7 @@ static crumb_status take_memory(crumb_cl_recorder *r, const shared_bytes *most, 
     if (p->has_attention) {
         p->max_chunks = (uint32_t)crumb_div_up(p->kv->params.n_ctx, CRUMB_CL_KV_CHUNK);
         p->chunks = 1;
-        if (p->max_rows <= SPLIT_ROWS)
+        if (p->max_rows <= CRUMB_CL_SPLIT_ROWS)
             wish(r, p->max_rows * p->max_chunks * most->partial_floats * sizeof(float), "a plan's attention",
                  &p->partials);
         CRUMB_TRY(crumb_calloc(p->kv->params.n_sequences, sizeof *p->next_position, "a plan", &memory, err));

@@ -22,8 +22,8 @@ typedef struct crumb_cl_recorder {
     uint64_t wished_bytes;
 } crumb_cl_recorder;
 
-/* A launch under construction: begin, then its arguments in order, then end, which names the kernel and the argument
- * that was refused. */
+/* A launch under construction: begin, of a row with all of its options, then its arguments in order, then end, which
+ * names the kernel and the argument that was refused. */
 typedef struct crumb_cl_builder {
     crumb_cl_recorder *r;
     crumb_cl_launch *launch;
@@ -35,7 +35,7 @@ typedef struct crumb_cl_builder {
     crumb_error *err;
 } crumb_cl_builder;
 
-crumb_status crumb_cl_launch_begin(crumb_cl_recorder *r, const char *file, const char *options, const char *name,
+crumb_status crumb_cl_launch_begin(crumb_cl_recorder *r, const crumb_cl_kernel *kernel, const char *options,
                                    crumb_cl_builder *out, crumb_error *err);
 void crumb_cl_arg_u32(crumb_cl_builder *b, uint32_t value);
 void crumb_cl_arg_i32(crumb_cl_builder *b, int32_t value);

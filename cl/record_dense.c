@@ -22,7 +22,7 @@ static crumb_status record_split(crumb_cl_recorder *r, const crumb_op *op, const
     crumb_cl_builder b;
     const crumb_cl_kernel *split = crumb_cl_kernel_of(CRUMB_CL_SPLIT);
     crumb_cl_split_options(kernel, norm != NULL, options);
-    CRUMB_TRY(crumb_cl_launch_begin(r, split->file, options, split->entry, &b, err));
+    CRUMB_TRY(crumb_cl_launch_begin(r, split, options, &b, err));
     b.launch->time = time_of(r);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, k);
@@ -50,14 +50,13 @@ static void arg_dense(crumb_cl_builder *b, const crumb_op *op, const crumb_linea
 static crumb_status record_dense_matrix(crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part,
                                         const crumb_cl_kernel *kernel, crumb_error *err) {
     crumb_cl_builder b;
-    CRUMB_TRY(crumb_cl_launch_begin(r, kernel->file, kernel->options, kernel->entry, &b, err));
+    CRUMB_TRY(crumb_cl_launch_begin(r, kernel, kernel->options, &b, err));
     b.launch->time = time_of(r);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, part->w->k);
     crumb_cl_arg_memory(&b, &r->p->q);
     crumb_cl_arg_memory(&b, &r->p->sx);
     arg_dense(&b, op, part);
-    b.launch->name = kernel->name;
     return crumb_cl_launch_end(&b, crumb_div_up(part->m1 - part->m0, kernel->rows), kernel->local_size, 1,
                                kernel->tokens);
 }
@@ -89,20 +88,19 @@ static crumb_status record_sgemm(crumb_cl_recorder *r, const crumb_op *op, const
 
 static crumb_status record_floats(crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part,
                                   crumb_error *err) {
-    enum { TOKENS = 8 };
     char matrix[CRUMB_CL_OPTIONS_MAX], options[CRUMB_CL_OPTIONS_MAX + 40];
     crumb_cl_builder b;
     const crumb_matrix *w = part->w;
-    uint32_t tokens = crumb_cl_most_rows(r) > 1 ? TOKENS : 1;
+    const crumb_cl_kernel *kernel = crumb_cl_floats_select(crumb_cl_most_rows(r));
     crumb_cl_matrix_options(w, matrix);
-    snprintf(options, sizeof options, "%s -D TOKENS=%u", matrix, tokens);
-    CRUMB_TRY(crumb_cl_launch_begin(r, "linear_dense.cl", options, "linear_dense", &b, err));
+    snprintf(options, sizeof options, "%s %s", matrix, kernel->options);
+    CRUMB_TRY(crumb_cl_launch_begin(r, kernel, options, &b, err));
     b.launch->time = time_of(r);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, w->k);
     crumb_cl_arg_value(&b, op->linear.x);
     arg_dense(&b, op, part);
-    return crumb_cl_launch_end(&b, crumb_div_up(part->m1 - part->m0, DENSE_ROWS), WG, 1, tokens);
+    return crumb_cl_launch_end(&b, crumb_div_up(part->m1 - part->m0, DENSE_ROWS), WG, 1, kernel->tokens);
 }
 
 crumb_status crumb_cl_record_dense(crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part,

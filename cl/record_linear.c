@@ -101,7 +101,7 @@ static crumb_status record_quantize(crumb_cl_recorder *r, const crumb_op *op, co
     crumb_plan *p = r->p;
     const crumb_matrix *w = use->w;
     crumb_cl_quantize_options(kernel, use, norm != NULL, options);
-    CRUMB_TRY(crumb_cl_launch_begin(r, "quantize.cl", options, "quantize_rows", &b, err));
+    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_QUANTIZE), options, &b, err));
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, w->k);
@@ -148,8 +148,7 @@ static crumb_status record_parts(crumb_cl_recorder *r, const crumb_op *op, uint3
     const crumb_linear_part *parts = &op->linear.part[first];
     size_t groups = 0;
     crumb_cl_linear_program(p->device, kernel, use, options);
-    CRUMB_TRY(crumb_cl_launch_begin(r, kernel->file, options, kernel->entry, &b, err));
-    b.launch->name = kernel->name;
+    CRUMB_TRY(crumb_cl_launch_begin(r, kernel, options, &b, err));
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, use->w->k);
@@ -178,7 +177,7 @@ static crumb_status record_float_tiles(crumb_cl_recorder *r, const crumb_op *op,
     uint32_t tokens = crumb_cl_most_rows(r) > 1 ? TOKENS : 1;
     crumb_cl_matrix_options(w, matrix);
     snprintf(options, sizeof options, "%s -D TOKENS=%u -D SLICES=%d", matrix, tokens, SLICES);
-    CRUMB_TRY(crumb_cl_launch_begin(r, "linear_f32.cl", options, "linear_f32", &b, err));
+    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_LINEAR_F32), options, &b, err));
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, w->k);

@@ -15,7 +15,7 @@ crumb_status crumb_cl_record_embed(crumb_cl_recorder *r, const crumb_op *op, cru
     char options[CRUMB_CL_OPTIONS_MAX];
     crumb_cl_builder b;
     crumb_cl_matrix_options(t, options);
-    CRUMB_TRY(crumb_cl_launch_begin(r, "embed.cl", options, "embed", &b, err));
+    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_EMBED), options, &b, err));
     crumb_cl_arg_u32(&b, t->k);
     crumb_cl_arg_matrix(&b, t);
     crumb_cl_arg_codebook(&b, t);
@@ -29,7 +29,7 @@ crumb_status crumb_cl_record_embed(crumb_cl_recorder *r, const crumb_op *op, cru
 crumb_status crumb_cl_record_norm(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
     uint32_t row = r->desc->values[op->norm.x].width, width = op->norm.head_dim ? op->norm.head_dim : row;
     crumb_cl_builder b;
-    CRUMB_TRY(crumb_cl_launch_begin(r, "norm.cl", "-D WG=128", "rms_norm", &b, err));
+    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_RMS_NORM), "-D WG=128", &b, err));
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, width);
     crumb_cl_arg_u32(&b, row / width);
@@ -43,8 +43,8 @@ crumb_status crumb_cl_record_norm(crumb_cl_recorder *r, const crumb_op *op, crum
 crumb_status crumb_cl_record_gated(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
     uint32_t width = r->desc->values[op->gated.out].width;
     crumb_cl_builder b;
-    CRUMB_TRY(crumb_cl_launch_begin(r, "gated.cl", op->gated.fn == CRUMB_ACT_FN_SILU ? "-D FN=1" : "-D FN=2", "gated",
-                                    &b, err));
+    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_GATED),
+                                    op->gated.fn == CRUMB_ACT_FN_SILU ? "-D FN=1" : "-D FN=2", &b, err));
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, width);
     crumb_cl_arg_value(&b, op->gated.gate);
@@ -56,7 +56,7 @@ crumb_status crumb_cl_record_gated(crumb_cl_recorder *r, const crumb_op *op, cru
 crumb_status crumb_cl_record_select(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
     uint32_t width = r->desc->values[op->select.x].width;
     crumb_cl_builder b;
-    CRUMB_TRY(crumb_cl_launch_begin(r, "select.cl", "-D WG=128", "select_rows", &b, err));
+    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_SELECT), "-D WG=128", &b, err));
     b.launch->on_outputs = true;
     crumb_cl_arg_u32(&b, width);
     crumb_cl_arg_value(&b, op->select.x);
@@ -67,7 +67,7 @@ crumb_status crumb_cl_record_select(crumb_cl_recorder *r, const crumb_op *op, cr
 crumb_status crumb_cl_record_place(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
     const uint32_t width = r->desc->values[op->place.x].width;
     crumb_cl_builder b;
-    CRUMB_TRY(crumb_cl_launch_begin(r, "place.cl", "-D WG=128", "place", &b, err));
+    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_PLACE), "-D WG=128", &b, err));
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, width);
     crumb_cl_arg_u32(&b, op->place.column);
@@ -96,7 +96,7 @@ crumb_status crumb_cl_record_top(crumb_cl_recorder *r, const crumb_op *op, crumb
         crumb_cl_builder b;
         snprintf(options, sizeof options, "-D FIRST=%d -D LAST=%d -D K=%u -D WG=%d", launch == 0, chunks == 1,
                  op->top.k, WG);
-        CRUMB_TRY(crumb_cl_launch_begin(r, "top.cl", options, "top", &b, err));
+        CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_TOP), options, &b, err));
         crumb_cl_arg_u32(&b, r->after_select);
         crumb_cl_arg_u32(&b, n_in);
         crumb_cl_arg_value(&b, op->top.x);
@@ -140,7 +140,7 @@ crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_op *ro
              "-D HEAD_DIM=%u -D KV=%d -D N_HEAD=%u -D N_HEAD_KV=%u -D DIMS=%u -D PAIRING=%d -D STORE=%d -D WG=%d",
              head_dim, kv_option(p), n_head, n_kv, rope ? rope->rope.dims : 0,
              rope && rope->rope.pairing == CRUMB_ROPE_HALVES, attention != NULL, ROPE_WG);
-    CRUMB_TRY(crumb_cl_launch_begin(r, "rope.cl", options, "rope_store", &b, err));
+    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_ROPE_STORE), options, &b, err));
     b.launch->time = CRUMB_CL_TIME_ATTENTION;
     crumb_cl_arg_value(&b, rope ? rope->rope.q : CRUMB_NO_VALUE);
     crumb_cl_arg_value(&b, rope ? rope->rope.k : attention->attention.k);
@@ -168,8 +168,7 @@ static crumb_status begin_attention(crumb_cl_recorder *r, const crumb_cl_kernel 
     const bool large = kernel->registers == 256 && crumb_cl_chooses_registers(r->p->device);
     crumb_cl_attention_options(kernel, heads, rows, options);
     snprintf(all, sizeof all, "%s%s", options, large ? " " CRUMB_CL_LARGE_REGISTERS : "");
-    CRUMB_TRY(crumb_cl_launch_begin(r, kernel->file, all, kernel->entry, b, err));
-    b->launch->name = kernel->name;
+    CRUMB_TRY(crumb_cl_launch_begin(r, kernel, all, b, err));
     b->launch->time = CRUMB_CL_TIME_ATTENTION;
     return CRUMB_OK;
 }

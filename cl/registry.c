@@ -13,6 +13,15 @@ static const crumb_cl_kernel kernels[] = {
      .entry = entry_,                                                                                                  \
      .options = options_,                                                                                              \
      .local_size = local_size_},
+#define CRUMB_CL_FLOATS(name_, tokens_, max_n_)                                                                        \
+    {.name = name_,                                                                                                    \
+     .op = CRUMB_CL_LINEAR_DENSE,                                                                                      \
+     .file = "linear_dense.cl",                                                                                        \
+     .entry = "linear_dense",                                                                                          \
+     .options = "-D TOKENS=" #tokens_,                                                                                 \
+     .local_size = 128,                                                                                                \
+     .tokens = tokens_,                                                                                                \
+     .max_n = max_n_},
 #define CRUMB_CL_LINEAR(name_, rung_, bits_, codebook_, sub_group_, tiles_, tokens_, slices_, max_n_, rank_, options_) \
     {.name = name_,                                                                                                    \
      .op = CRUMB_CL_LINEAR,                                                                                            \
@@ -109,6 +118,7 @@ static const crumb_cl_kernel kernels[] = {
 #include "cl/kernels.def"
 #undef CRUMB_CL_ATTENTION
 #undef CRUMB_CL_KERNEL
+#undef CRUMB_CL_FLOATS
 #undef CRUMB_CL_LINEAR
 #undef CRUMB_CL_GEMV
 #undef CRUMB_CL_GEMM
@@ -312,6 +322,12 @@ const crumb_cl_kernel *crumb_cl_dense_select(const crumb_matrix *w, uint32_t n, 
             (!best || kernels[i].rank > best->rank))
             best = &kernels[i];
     return best;
+}
+
+const crumb_cl_kernel *crumb_cl_floats_select(uint32_t n) {
+    for (int i = 0; i < N_KERNELS; i++)
+        if (kernels[i].op == CRUMB_CL_LINEAR_DENSE && n <= kernels[i].max_n) return &kernels[i];
+    return NULL;
 }
 
 uint64_t crumb_cl_split_bytes(uint32_t n, uint32_t k) {

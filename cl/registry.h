@@ -71,7 +71,7 @@ typedef struct crumb_cl_kernel {
     uint32_t min_n;     /* rows of activations from and up to which it is meant to be used; it computes any */
     uint32_t max_n;
     int rank; /* higher is preferred among those that fit */
-    /* Of DENSE_MATRIX, beside rung, sub_group, tokens, max_n and rank: */
+    /* Of dense layers, which have tokens and max_n too; on matrix instructions also rung, sub_group and rank: */
     uint8_t type;  /* of weights: 16 f16, 17 bf16 */
     uint16_t rows; /* of weights, of a work-group */
 } crumb_cl_kernel;
@@ -123,6 +123,8 @@ uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crum
  * Whether there is one does not depend on n, and neither do results. Activations come from split.cl. */
 const crumb_cl_kernel *crumb_cl_dense_select(const crumb_matrix *w, uint32_t n, const crumb_cl_target *target);
 bool crumb_cl_dense_fits(const crumb_cl_kernel *kernel, const crumb_matrix *w, const crumb_cl_target *target);
+/* That of linear_dense.cl for n rows: always one. */
+const crumb_cl_kernel *crumb_cl_floats_select(uint32_t n);
 /* Bytes of split activations of n rows of k. */
 uint64_t crumb_cl_split_bytes(uint32_t n, uint32_t k);
 

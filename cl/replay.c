@@ -103,8 +103,11 @@ static void take_times(crumb_plan *p) {
                             [CRUMB_CL_TIME_OTHER] = &p->times->other_ns};
     for (size_t i = 0; i < p->n_launches; i++) {
         uint64_t begin, end;
+        crumb_cl_launch *l = &p->launches[i];
+        l->ns = 0;
         if (!p->events[i]) continue;
-        if (crumb_cl_event_times(p->events[i], &begin, &end) && end > begin) *to[p->launches[i].time] += end - begin;
+        if (crumb_cl_event_times(p->events[i], &begin, &end) && end > begin) l->ns = end - begin;
+        *to[l->time] += l->ns;
         crumb_cl_event_release(p->device, p->events[i]);
         p->events[i] = NULL;
     }

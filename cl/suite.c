@@ -1,5 +1,6 @@
 #include "cl/suite.h"
 
+#include "cl/plan.h"
 #include "cl/program.h"
 #include "cl/solo.h"
 #include "cl/tuned.h"
@@ -22,10 +23,64 @@ static size_t n_kernels(void) {
 
 /* ---- rows ---------------------------------------------------------------------------------------------------- */
 
-/* Linear layers as --op has them. */
+/* Ops as --op has them, and what of a plan becomes their kernels. */
+static const struct op {
+    const char *name;
+    crumb_op_kind kind;
+} ops[] = {[CRUMB_CL_EMBED] = {"embed", CRUMB_OP_EMBED},
+           [CRUMB_CL_RMS_NORM] = {"norm", CRUMB_OP_RMS_NORM},
+           [CRUMB_CL_QUANTIZE] = {"quantize", CRUMB_OP_LINEAR},
+           [CRUMB_CL_LINEAR] = {NULL, CRUMB_OP_LINEAR}, /* by rows */
+           [CRUMB_CL_LINEAR_F32] = {"float", CRUMB_OP_LINEAR},
+           [CRUMB_CL_LINEAR_DENSE] = {"dense", CRUMB_OP_LINEAR},
+           [CRUMB_CL_SPLIT] = {"split", CRUMB_OP_LINEAR},
+           [CRUMB_CL_DENSE_MATRIX] = {"dense", CRUMB_OP_LINEAR},
+           [CRUMB_CL_ROPE_STORE] = {"rope", CRUMB_OP_ROPE},
+           [CRUMB_CL_ATTENTION_SPLIT] = {"attention", CRUMB_OP_ATTENTION},
+           [CRUMB_CL_ATTENTION_MERGE] = {"attention", CRUMB_OP_ATTENTION},
+           [CRUMB_CL_ATTENTION_WHOLE] = {"attention", CRUMB_OP_ATTENTION},
+           [CRUMB_CL_GATED] = {"gated", CRUMB_OP_GATED},
+           [CRUMB_CL_SELECT] = {"select", CRUMB_OP_SELECT},
+           [CRUMB_CL_TOP] = {"top", CRUMB_OP_TOP},
+           [CRUMB_CL_PLACE] = {"place", CRUMB_OP_PLACE}};
+
 static const char *op_name(const crumb_cl_kernel *row) {
-    if (row->op != CRUMB_CL_LINEAR) return "other";
-    return row->max_n <= FEW_ROWS ? "gemv" : "gemm";
+    const char *name = ops[row->op].name;
+    return name ? name : row->max_n <= FEW_ROWS ? "gemv" : "gemm";
+}
+
+static bool has_dense_weights(const crumb_cl_kernel *row) {
+    return row->op == CRUMB_CL_LINEAR_DENSE || row->op == CRUMB_CL_DENSE_MATRIX || row->op == CRUMB_CL_SPLIT;
+}
+
+static crumb_type dense_type(const crumb_cl_kernel *row) {
+    if (row->op == CRUMB_CL_LINEAR_DENSE || row->op == CRUMB_CL_SPLIT) return CRUMB_TYPE_F32;
+    return row->type == 17 ? CRUMB_TYPE_BF16 : CRUMB_TYPE_F16;
+}
+
+/* Where a kernel does not follow the CPU's sequence of operations: a norm's sums are pairs of floats and not doubles,
+ * tiles are added up in another order, matrix instructions have two terms of 16 bits for a float. Some ten times what
+ * random data shows, and far below what a lost term would make. */
+static double most_error(const crumb_cl_kernel *row) {
+    switch (row->op) {
+    case CRUMB_CL_RMS_NORM: return 0x1p-44;
+    case CRUMB_CL_SPLIT: return 0x1p-36;
+    case CRUMB_CL_LINEAR_F32: return 0x1p-42;
+    case CRUMB_CL_DENSE_MATRIX: return dense_type(row) == CRUMB_TYPE_BF16 ? 0x1p-36 : 0x1p-40;
+    case CRUMB_CL_ATTENTION_SPLIT:
+    case CRUMB_CL_ATTENTION_WHOLE: return row->sub_group ? 0x1p-37 : 0;
+    default: return 0;
+    }
+}
+
+static uint32_t most_rows(const crumb_cl_kernel *row) {
+    const bool splits = row->op == CRUMB_CL_ATTENTION_SPLIT || row->op == CRUMB_CL_ATTENTION_MERGE;
+    return splits ? CRUMB_CL_SPLIT_ROWS : row->max_n;
+}
+
+static uint32_t activations(const crumb_cl_kernel *row) {
+    if (row->op == CRUMB_CL_LINEAR || row->op == CRUMB_CL_QUANTIZE) return 1u << CRUMB_ACT_ROW | 1u << CRUMB_ACT_GROUP;
+    return row->op == CRUMB_CL_LINEAR_F32 || has_dense_weights(row) ? 1u << CRUMB_ACT_F32 : 0;
 }
 
 /* What the device lacks for a row; empty: nothing. */
@@ -33,7 +88,7 @@ static void find_lack(const crumb_kernel_machine *m, const crumb_cl_kernel *row,
     *out = 0;
     if (!m)
         snprintf(out, size, "no device is open");
-    else if (row->rung > m->most.rung)
+    else if (row->rung > m->most.rung || (row->op == CRUMB_CL_SPLIT && m->most.rung < CRUMB_CL_DPAS_I8))
         snprintf(out, size, "it needs %s, which the device does not have",
                  row->rung == CRUMB_CL_DP4A ? "dot products of bytes" : "matrix instructions");
     else if (row->sub_group && row->sub_group != m->most.sub_group)
@@ -44,22 +99,25 @@ static void find_lack(const crumb_kernel_machine *m, const crumb_cl_kernel *row,
 
 static crumb_kernel_info info(const crumb_kernel_machine *m, size_t kernel) {
     const crumb_cl_kernel *row = crumb_cl_suite_row(kernel);
-    const bool tiles = row->op == CRUMB_CL_LINEAR, floats = row->op == CRUMB_CL_LINEAR_DENSE;
+    const bool tiles = row->op == CRUMB_CL_LINEAR || row->op == CRUMB_CL_QUANTIZE || row->op == CRUMB_CL_LINEAR_F32;
     crumb_kernel_info out = {.name = row->name,
                              .op = op_name(row),
                              .target = crumb_cl_rung_name(row->rung),
-                             .layout = tiles    ? "tile"
-                                       : floats ? "dense"
-                                                : "-",
-                             .bound = tiles ? "int32: 65536 x 255 x 128" : "float",
+                             .layout = tiles                    ? "tile"
+                                       : has_dense_weights(row) ? "dense"
+                                                                : "-",
+                             .bound = row->op == CRUMB_CL_LINEAR ? "int32: 65536 x 255 x 128" : "float",
                              .bits = row->bits,
                              .codebook = row->codebook,
-                             .dense_type = CRUMB_TYPE_F16,
-                             .acts = tiles    ? 1u << CRUMB_ACT_ROW | 1u << CRUMB_ACT_GROUP
-                                     : floats ? 1u << CRUMB_ACT_F32
-                                              : 0,
-                             .max_n = row->max_n,
-                             .rank = row->rank};
+                             .dense_type = dense_type(row),
+                             .acts = activations(row),
+                             .max_n = most_rows(row),
+                             .rank = row->rank,
+                             .in_plans = row->op != CRUMB_CL_LINEAR,
+                             .kind = ops[row->op].kind,
+                             .helps = row->op == CRUMB_CL_QUANTIZE || row->op == CRUMB_CL_SPLIT ||
+                                      row->op == CRUMB_CL_ATTENTION_MERGE,
+                             .max_nmse = most_error(row)};
     find_lack(m, row, out.why_not, sizeof out.why_not);
     out.available = !*out.why_not;
     out.quantizes = row->x == 32;
@@ -139,6 +197,10 @@ static int machine_threads(const crumb_kernel_machine *m) {
     return 0;
 }
 
+static crumb_device *device(crumb_kernel_machine *m) {
+    return m->d;
+}
+
 const crumb_kernel_suite crumb_kernel_suite_cl = {.backend = CRUMB_MODULE_BACKEND,
                                                   .compiles = true,
                                                   .n_kernels = n_kernels,
@@ -159,4 +221,7 @@ const crumb_kernel_suite crumb_kernel_suite_cl = {.backend = CRUMB_MODULE_BACKEN
                                                   .bench_create = crumb_cl_suite_bench_create,
                                                   .bench_destroy = crumb_cl_suite_bench_destroy,
                                                   .bench_run = crumb_cl_suite_bench_run,
-                                                  .bench_bytes = crumb_cl_suite_bench_bytes};
+                                                  .bench_bytes = crumb_cl_suite_bench_bytes,
+                                                  .device = device,
+                                                  .plan_record = crumb_cl_suite_plan_record,
+                                                  .plan_time = crumb_cl_suite_plan_time};

@@ -1,5 +1,5 @@
-/* The OpenCL kernels for `crumb kernels` and `crumb tune`: those of linear layers with weights in tiles can be run one
- * by one, the others are listed. */
+/* The OpenCL kernels for `crumb kernels` and `crumb tune`: those of linear layers with weights in tiles run one by one,
+ * the others in plans of an op. */
 #ifndef CRUMB_CL_SUITE_H
 #define CRUMB_CL_SUITE_H
 
@@ -29,6 +29,11 @@ void crumb_cl_suite_bench_destroy(crumb_kernel_bench *bench);
 crumb_status crumb_cl_suite_bench_run(crumb_kernel_bench *bench, size_t kernel, const char *knobs, unsigned how,
                                       double *ns, crumb_error *err);
 uint64_t crumb_cl_suite_bench_bytes(const crumb_kernel_bench *bench, size_t kernel);
+/* suite_plan.c: kernels of other ops. */
+crumb_status crumb_cl_suite_plan_record(crumb_kernel_machine *machine, size_t kernel, const crumb_plan_desc *desc,
+                                        crumb_plan **out, size_t *n_launches, crumb_error *err);
+crumb_status crumb_cl_suite_plan_time(crumb_kernel_machine *machine, size_t kernel, crumb_plan *plan,
+                                      const crumb_row *rows, uint32_t n_rows, double *ns, crumb_error *err);
 /* suite_text.c: all that is known of the device. */
 void crumb_cl_suite_describe(const crumb_kernel_machine *machine, void (*line)(void *user, const char *text),
                              void *user);

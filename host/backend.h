@@ -313,13 +313,13 @@ typedef struct crumb_kernel_suite crumb_kernel_suite; /* host/kernel/suite.h */
 /* What a loadable backend exports, under the name CRUMB_MODULE_SYMBOL and as its only symbol. One whose interface or
  * version is another is not used: the structures above may differ. */
 typedef struct crumb_module {
-    uint32_t interface;  /* CRUMB_MODULE_INTERFACE, raised with every change of this header */
+    uint32_t interface;  /* CRUMB_MODULE_INTERFACE, raised with every change of this header and of suite.h */
     const char *version; /* crumb_version() of its build */
     const crumb_backend *backend;
     const crumb_kernel_suite *suite; /* its kernels one by one, outside of plans; NULL: they cannot be asked for */
 } crumb_module;
 
 #define CRUMB_MODULE_SYMBOL "crumb_module_entry"
-enum { CRUMB_MODULE_INTERFACE = 10 };
+enum { CRUMB_MODULE_INTERFACE = 11 };
 
 #endif

@@ -11,19 +11,22 @@
 
 typedef struct crumb_kernel_info {
     const char *name;   /* "gemv_u2_i8__avx2" */
-    const char *op;     /* "gemv", "gemm" */
+    const char *op;     /* "gemv", "gemm"; "dense", "attention", "rope", "norm" ... */
     const char *target; /* what it needs of the device: "avx2" */
     const char *layout; /* of the weights; "tile" for crumb's own, "dense" for unquantized ones */
     const char *bound;  /* why nothing overflows */
     unsigned bits;      /* of a code; 0: dense */
     bool codebook;
-    crumb_type dense_type; /* when bits is 0 */
+    crumb_type dense_type; /* where the layout is "dense"; F32: of any */
     unsigned acts;         /* 1 << CRUMB_ACT_...: the activations it takes */
-    uint32_t max_n;        /* rows of activations up to which it is chosen */
+    uint32_t max_n;        /* rows of activations up to which it is chosen; 0: of no importance */
     int rank;              /* the highest that fits is chosen; below 0: only there to be compared with */
     bool available;        /* on this device */
     bool eligible;         /* and a plan of this device may choose it */
     bool quantizes;        /* it reads floats, and makes int8 of them itself */
+    bool in_plans;         /* it runs as part of a plan of ops (plan_record), not by itself on a problem */
+    crumb_op_kind kind;    /* of the op that becomes it, where in_plans */
+    bool helps;            /* another kernel does that op's products and moves its bytes: this one prepares or merges */
     char why_not[96];      /* what the device lacks for it; empty where it is available */
     double max_nmse;       /* 0: equals the reference bit for bit; else the error it states */
 } crumb_kernel_info;
@@ -124,6 +127,18 @@ struct crumb_kernel_suite {
                                    crumb_error *err);
     /* Bytes of weights (codes, scales, mins) that one run reads. */
     uint64_t (*bench_bytes)(const crumb_kernel_bench *bench, size_t kernel);
+
+    /* Kernels that are in_plans; all three are NULL where there are none. The device is open as long as the machine,
+     * and what the backend makes for it (memory, caches, plans) is destroyed before. */
+    crumb_device *(*device)(crumb_kernel_machine *machine);
+    /* As the backend's plan.record, with this kernel where it can take an op, whatever the device's plans choose.
+     * *n_launches: how often it is in the plan. */
+    crumb_status (*plan_record)(crumb_kernel_machine *machine, size_t kernel, const crumb_plan_desc *desc,
+                                crumb_plan **out, size_t *n_launches, crumb_error *err);
+    /* Replays, and adds up the nanoseconds of the kernel's launches. Fails with DEVICE also where the device tells no
+     * times. */
+    crumb_status (*plan_time)(crumb_kernel_machine *machine, size_t kernel, crumb_plan *plan, const crumb_row *rows,
+                              uint32_t n_rows, double *ns, crumb_error *err);
 };
 
 #endif

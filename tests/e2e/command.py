@@ -1,4 +1,5 @@
-"""Runs the command under test, whose path is in CRUMB_COMMAND, without CRUMB_* variables of the caller."""
+"""Runs the command under test, whose path is in CRUMB_COMMAND, without CRUMB_* variables of the caller (but for
+CRUMB_LAYER_*, which tests/xe/matrix_layer.c reads)."""
 import os
 import subprocess
 import unittest
@@ -10,7 +11,8 @@ SUBCOMMANDS = ["run", "bench", "perplexity", "inspect", "tokenize", "kernels", "
 
 
 def environment(**extra):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("CRUMB_") and k != "NO_COLOR"}
+    clean = {k: v for k, v in os.environ.items()
+             if k.startswith("CRUMB_LAYER_") or (not k.startswith("CRUMB_") and k != "NO_COLOR")}
     return {**clean, **extra}
 
 

@@ -6,6 +6,7 @@ asked of it is that everything is run, said and counted; on Intel's runtime the 
 import getpass
 import json
 import os
+import sys
 import tempfile
 import unittest
 
@@ -13,6 +14,12 @@ from command import MODEL, CommandTest, crumb
 
 KERNEL = "linear_u2_gemv__portable"
 SMALL = ["--backend", "cl", "--filter", KERNEL, "--bits", "1.58", "--shape", "48x256x1"]
+
+
+# Kernels that are no linear layers in tiles, and those of them that PoCL builds in a moment.
+OPS = {"float", "dense", "split", "quantize", "attention", "rope", "norm", "gated", "embed", "select", "top", "place"}
+QUICK_OPS = {"select", "place"}
+MATRIX = "OpenCl.test_matrix_kernels"
 
 
 def first_gpu():
@@ -80,6 +87,41 @@ class OpenCl(CommandTest):
         self.assertEqual(skipped.returncode, 1)
         self.assertRegex(skipped.stdout, "skipped +it needs matrix instructions")
 
+    def run_ops(self, rows, *arguments):
+        """Tests the kernels of these rows by op; each must be right where it runs, and none may be left out."""
+        left = {row["name"]: row["runs_here"] for row in rows}
+        for op in sorted({row["op"] for row in rows}):
+            done = crumb("kernels", "test", "--backend", "cl", "--op", op, "--seed", "7", "--json", *arguments)
+            for row in json.loads(done.stdout)["kernels"]:
+                here = left.pop(row["name"], None)
+                self.assertIsNotNone(here, row)
+                self.assertEqual((row["verdict"], row["values"] > 0), ("ok", True) if here else ("skipped", False), row)
+        self.assertEqual(left, {})
+
+    def test_every_other_op(self):
+        rows = json.loads(self.succeeds("kernels", "list", "--backend", "cl", "--json").stdout)["kernels"]
+        others = [row for row in rows if row["op"] not in ("gemv", "gemm")]
+        self.assertEqual({row["op"] for row in others}, OPS)
+        self.run_ops([row for row in others if self.exact or row["op"] in QUICK_OPS])
+
+    def test_matrix_kernels(self):
+        """Where a layer before the runtime has matrix instructions in software."""
+        rows = json.loads(self.succeeds("kernels", "list", "--target", "cl:dpas-i8", "--json").stdout)["kernels"]
+        rows = [row for row in rows if row["op"] not in ("gemv", "gemm")]
+        self.assertTrue(any(row["runs_here"] for row in rows))
+        self.run_ops(rows, "--target", "cl:dpas-i8")
+        self.assertRegex(self.succeeds("kernels", "test", "--backend", "cl", "--op", "split").stdout, "split +ok")
+
+    def test_other_ops_are_timed(self):
+        run = ["kernels", "perf", "--backend", "cl", "--filter", "gated", "--shape", "1x512x3", "--rounds", "2"]
+        found = json.loads(self.succeeds(*run, "--json").stdout)["results"]
+        self.assertEqual([(r["kernel"], r["op"], r["k"], r["n"]) for r in found], [("gated", "gated", 512, 3)] * 2)
+        for row in found:
+            self.assertEqual(row["bytes"], 3 * 512 * 3 * 4)
+            self.assertGreater(row["ns"], 0)
+            self.assertAlmostEqual(row["gb_s"], row["bytes"] / row["ns"], places=3)
+        self.assertRegex(self.succeeds(*run).stdout, r"gated +512 wide, 3 rows +[\d.]+ +[\d.]+")
+
     def test_perf_measures_the_device(self):
         run = ["kernels", "perf", *SMALL, "--rounds", "2"]
         row, = json.loads(self.succeeds(*run, "--json", "--cold").stdout)["results"]
@@ -127,6 +169,11 @@ class OpenCl(CommandTest):
             self.assertIn(part, text)
         for secret in (self.folder.name, os.path.expanduser("~") + "/", f" {getpass.getuser()} "):
             self.assertNotIn(secret, text)
+        self.succeeds("devices", "--report", path, "--filter", "select", "--shape", "1x64x3")
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        self.assertRegex(text, r"select +ok \d+ values")
+        self.assertRegex(text, r"speeds of other ops\n +select +64 wide, 3 rows +[\d.]+ us")
         self.fails(1, "devices", "--report", self.path("no/folder/report.txt"), says="cannot be written")
 
     def test_mistakes(self):
@@ -136,4 +183,6 @@ class OpenCl(CommandTest):
 
 
 if __name__ == "__main__":
+    if MATRIX not in sys.argv:
+        del OpenCl.test_matrix_kernels
     unittest.main()

@@ -83,6 +83,7 @@ static crumb_status open_gpu(const cli_options *o, kernels_choice *c, crumb_erro
     CRUMB_TRY(crumb_engine_module_load(name, &module, found == CRUMB_OK ? err : NULL));
     if (!module->suite) return crumb_fail(err, CRUMB_ERR_DEVICE, "the backend '%s' does not tell of its kernels", name);
     c->suite = module->suite;
+    c->backend = module->suite->plan_record ? module->backend : NULL;
     CRUMB_TRY(found);
     const crumb_kernel_machine_params params = {.device = device.listing.name, .target = o->target};
     return c->suite->machine_create(&params, &c->machine, err);
@@ -166,7 +167,9 @@ crumb_kernel_problem kernels_problem(const kernels_choice *c, const crumb_kernel
 }
 
 const char *kernels_weights_name(const crumb_kernel_info *info, char buffer[16]) {
-    if (info->bits == 0) return info->acts ? crumb_type_get_info(info->dense_type)->name : "-";
+    if (info->bits == 0 && strcmp(info->layout, "dense") != 0) return "-";
+    if (info->bits == 0 && info->in_plans && info->dense_type == CRUMB_TYPE_F32) return "dense";
+    if (info->bits == 0) return crumb_type_get_info(info->dense_type)->name;
     snprintf(buffer, 16, "%s%u", info->codebook ? "c" : "u", info->bits);
     return buffer;
 }
@@ -191,7 +194,7 @@ static cJSON *kernel_json(const crumb_kernel_info *info) {
 
 static void print_kernel(const crumb_kernel_info *info) {
     char buffer[16];
-    cli_print("%-28s %-5s %-7s %-11s %-5s %-5d %-30s %s\n", info->name, info->op, kernels_weights_name(info, buffer),
+    cli_print("%-28s %-9s %-7s %-11s %-5s %-5d %-30s %s\n", info->name, info->op, kernels_weights_name(info, buffer),
               info->target, info->available ? "yes" : "no", info->rank, info->layout, info->bound);
 }
 
@@ -199,7 +202,7 @@ static crumb_status list(const kernels_choice *c, crumb_error *err) {
     cJSON *document = c->options->json ? json_document() : NULL;
     cJSON *entries = document ? cJSON_AddArrayToObject(document, "kernels") : NULL;
     if (!document)
-        cli_print("%-28s %-5s %-7s %-11s %-5s %-5s %-30s %s\n", "name", "op", "weights", "isa", "here", "rank",
+        cli_print("%-28s %-9s %-7s %-11s %-5s %-5s %-30s %s\n", "name", "op", "weights", "isa", "here", "rank",
                   "layout", "bound");
     for (size_t i = 0; i < c->suite->n_kernels(); i++) {
         const crumb_kernel_info info = kernels_info(c, i);

@@ -12,6 +12,7 @@ typedef struct kernels_shape {
 /* The lists that --bits, --group and --shape give, or what a subcommand takes without them. */
 typedef struct kernels_choice {
     const crumb_kernel_suite *suite;
+    const crumb_backend *backend;  /* the suite's, where kernels run in plans of it; else NULL */
     crumb_kernel_machine *machine; /* the device that the options name; NULL: it is not open */
     const char *target;            /* tier whose kernels alone are wanted, "avx2", "dp4a"; NULL: all */
     const cli_options *options;
@@ -48,7 +49,7 @@ bool kernels_selected(const kernels_choice *choice, const crumb_kernel_info *inf
 /* The problem as this kernel takes it: kernels that read floats get CRUMB_ACT_F32. */
 crumb_kernel_problem kernels_problem(const kernels_choice *choice, const crumb_kernel_info *info,
                                      const crumb_kernel_format *format, uint32_t group, kernels_shape shape);
-/* "u2", "c4", or the dense type's name; "-": it has no weights. */
+/* "u2", "c4", or the dense type's name, "dense" for any; "-": it has no weights, or they are of no importance. */
 const char *kernels_weights_name(const crumb_kernel_info *info, char buffer[16]);
 
 /* ---- comparison with the reference (kernels_check.c) ------------------------------------------------------- */
@@ -71,12 +72,37 @@ crumb_status kernels_check_run(const kernels_choice *choice, size_t kernel, cons
 crumb_status kernels_check_error(const kernels_choice *choice, size_t kernel, const crumb_kernel_problem *problem,
                                  uint64_t seed, double *nmse, crumb_error *err);
 
-/* ---- tests of all kernels (kernels_test.c) ------------------------------------------------------------------ */
+/* ---- kernels that run in plans (kernels_plans.c) ----------------------------------------------------------- */
 
 enum { KERNELS_FAILURE_BYTES = 640 };
 
+/* As kernels_test_one, for a kernel that is in_plans. */
+crumb_status kernels_plans_test(const kernels_choice *choice, size_t kernel, uint64_t seed, uint64_t *n_values,
+                                char failure[KERNELS_FAILURE_BYTES], crumb_error *err);
+
+/* What a kernel takes for an op of a model's size, beside what the memory reads in the same seconds. */
+typedef struct kernels_plans_time {
+    crumb_kernel_info info;
+    char problem[64]; /* "F16 8192 x 2048, 1 row" */
+    uint32_t m, k, n;
+    double ns; /* median */
+    uint64_t
+        n_bytes; /* of weights, keys and values, and activations: they may come from a cache; 0: others move them */
+    double gb_s, gflops; /* 0 likewise */
+    double read_gb_s;    /* 0: unknown */
+} kernels_plans_time;
+typedef void kernels_plans_time_fn(void *user, const kernels_plans_time *time);
+
+/* Times such a kernel on all forms that it takes. Fails with DEVICE where the device tells no times. */
+crumb_status kernels_plans_perf(const kernels_choice *choice, size_t kernel, kernels_plans_time_fn *emit, void *user,
+                                crumb_error *err);
+
+/* ---- tests of all kernels (kernels_test.c) ------------------------------------------------------------------ */
+
 /* Awkward shapes and all groups, unless options say otherwise. */
 crumb_status kernels_choose_tests(const cli_options *options, kernels_choice *out, crumb_error *err);
+/* Whether a kernel can be run: those of dense weights on the CPU have tests of their own. */
+bool kernels_can_test(const crumb_kernel_info *info);
 /* All problems of the choice that one kernel takes; stops at its first failure, which is then told with how to see it
  * again. *n_values 0: none of them is for it. */
 crumb_status kernels_test_one(const kernels_choice *choice, size_t kernel, uint64_t seed, uint64_t *n_values,

@@ -141,7 +141,17 @@ static crumb_status measure_errors(perf_state *p, crumb_error *err) {
     return CRUMB_OK;
 }
 
+/* Whether the problem is worth making. */
+static bool has_kernel(const perf_state *p) {
+    for (size_t i = 0; i < p->choice.suite->n_kernels(); i++) {
+        const crumb_kernel_info info = kernels_info(&p->choice, i);
+        if (worth_timing(p, &info, i)) return true;
+    }
+    return false;
+}
+
 static crumb_status time_problem(perf_state *p, size_t *n_timed, crumb_error *err) {
+    if (!has_kernel(p)) return CRUMB_OK;
     const cli_options *o = p->choice.options;
     crumb_status status = kernels_turns_create(&p->choice, &p->problem, (size_t)o->rounds, o->cold, &p->turns, err);
     if (status == CRUMB_OK) status = choose_series(p, err);
@@ -171,6 +181,48 @@ static crumb_status time_all(perf_state *p, size_t *n_timed, crumb_error *err) {
     return CRUMB_OK;
 }
 
+/* ---- kernels in plans ---------------------------------------------------------------------------------------- */
+
+static void print_time(void *user, const kernels_plans_time *t) {
+    (void)user;
+    char gb_s[16] = "-", share[16] = "-", flops[16] = "-";
+    if (t->gb_s > 0) snprintf(gb_s, sizeof gb_s, "%.2f", t->gb_s);
+    if (t->gb_s > 0 && t->read_gb_s > 0) snprintf(share, sizeof share, "%.1f", 100 * t->gb_s / t->read_gb_s);
+    if (t->gflops > 0) snprintf(flops, sizeof flops, "%.1f", t->gflops);
+    cli_print("%-28s %-38s %10.1f %7s %7s %8s\n", t->info.name, t->problem, t->ns / 1000, gb_s, share, flops);
+}
+
+static void add_time(void *user, const kernels_plans_time *t) {
+    cJSON *entry = cJSON_CreateObject();
+    json_add_text(entry, "kernel", t->info.name);
+    json_add_text(entry, "op", t->info.op);
+    json_add_text(entry, "problem", t->problem);
+    json_add_u64(entry, "m", t->m);
+    json_add_u64(entry, "k", t->k);
+    json_add_u64(entry, "n", t->n);
+    json_add_real(entry, "ns", t->ns);
+    json_add_u64(entry, "bytes", t->n_bytes);
+    json_add_real(entry, "gb_s", t->gb_s);
+    json_add_real(entry, "read_gb_s", t->read_gb_s);
+    json_add_real(entry, "gflops", t->gflops);
+    cJSON_AddItemToArray(user, entry);
+}
+
+/* What they move may come from a cache: its share of what memory gives can be above 100. */
+static crumb_status time_plans(const perf_state *p, size_t *n_timed, crumb_error *err) {
+    for (size_t i = 0, n = 0; i < p->choice.suite->n_kernels() && !cli_interrupted(NULL); i++) {
+        const crumb_kernel_info info = kernels_info(&p->choice, i);
+        if (!info.in_plans || !info.available || !kernels_selected(&p->choice, &info)) continue;
+        if (!p->entries && n++ == 0)
+            cli_print("\n%-28s %-38s %10s %7s %7s %8s\n", "kernel", "op", "us", "GB/s", "% read", "GFLOPS");
+        CRUMB_TRY(kernels_plans_perf(&p->choice, i, p->entries ? add_time : print_time, p->entries, err));
+        ++*n_timed;
+    }
+    return CRUMB_OK;
+}
+
+/* ---- the subcommand -------------------------------------------------------------------------------------- */
+
 int kernels_perf(const cli_options *options) {
     crumb_error err = {0};
     perf_state *p = calloc(1, sizeof *p);
@@ -183,6 +235,7 @@ int kernels_perf(const cli_options *options) {
     if (document) p->entries = cJSON_AddArrayToObject(document, "results");
     cli_catch_interrupt();
     if (status == CRUMB_OK) status = time_all(p, &n_timed, &err);
+    if (status == CRUMB_OK) status = time_plans(p, &n_timed, &err);
     kernels_release(&p->choice);
     if (status == CRUMB_OK && document)
         status = json_print(document, false, "\n", &err);

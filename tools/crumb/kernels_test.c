@@ -57,9 +57,14 @@ static bool wants_shape(const kernels_choice *c, size_t kernel, size_t form, siz
     return !c->suite->compiles || c->options->kernel_shapes.n || (kernel + form) % c->n_shapes == shape;
 }
 
+bool kernels_can_test(const crumb_kernel_info *info) {
+    return info->bits || info->in_plans;
+}
+
 crumb_status kernels_test_one(const kernels_choice *c, size_t kernel, uint64_t seed, uint64_t *n_values,
                               char failure[FAILURE_BYTES], crumb_error *err) {
     const crumb_kernel_info info = kernels_info(c, kernel);
+    if (info.in_plans) return kernels_plans_test(c, kernel, seed, n_values, failure, err);
     *n_values = 0;
     *failure = 0;
     for (size_t f = 0; f < c->n_formats; f++)
@@ -96,7 +101,7 @@ static void report(test_state *t, const crumb_kernel_info *info, const char *ver
 static crumb_status test_all(test_state *t, crumb_error *err) {
     for (size_t i = 0; i < t->choice.suite->n_kernels() && !cli_interrupted(NULL); i++) {
         const crumb_kernel_info info = kernels_info(&t->choice, i);
-        if (!kernels_selected(&t->choice, &info) || info.bits == 0) continue;
+        if (!kernels_selected(&t->choice, &info) || !kernels_can_test(&info)) continue;
         if (!info.available) {
             t->n_skipped++;
             report(t, &info, "skipped", 0, "");

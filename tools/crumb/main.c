@@ -38,7 +38,8 @@ const cli_subcommand cli_subcommands[] = {
      "kernels, timed by the "
      "driver's clock beside small probes of the device; the limit may then be compute (85% of the int8 rate or more) "
      "or "
-     "launch (not much more than an empty kernel takes).",
+     "launch (not much more than an empty kernel takes). Those of attention, norms, dense weights and other ops run in "
+     "plans of one op, of a model's size; what they move may come from a cache.",
      cli_kernels},
     {"tune", CLI_TUNE, "[run|show|export|import FILE|prune] [options]", "find the fastest settings of the kernels here",
      "Times the settings of the kernels on this machine, for the shapes of a model (-m) or for those that are given, "

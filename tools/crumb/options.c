@@ -161,7 +161,12 @@ const cli_option cli_option_table[] = {
     {"--show-count", CLI_ON, AT(show_count), .commands = CLI_TOKENIZE, .help = "also print how many tokens there are"},
 
     /* ---- kernels, devices ---- */
-    {"--op", CLI_CHOICE, "gemv|gemm", AT(kernel_op), .commands = CLI_KERNELS | CLI_TUNE,
+    {"--op", CLI_CHOICE, "gemv|gemm|float|dense|split|quantize|attention|rope|norm|gated|embed|select|top|place",
+     AT(kernel_op), .commands = CLI_KERNELS,
+     .help =
+         "only kernels of this op: gemv: low-bit linear layers for a few rows of activations, gemm: for many; float: "
+         "without quantizing; the others are a GPU's"},
+    {"--op", CLI_CHOICE, "gemv|gemm", AT(kernel_op), .commands = CLI_TUNE,
      .help = "only kernels for a few rows of activations, or only those for many"},
     {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_KERNELS | CLI_TUNE,
      .help = "only weights of these formats: 1, 1.58 (ternary), 2, 3, 4, 5, 6, 8, mxfp4"},
@@ -171,7 +176,10 @@ const cli_option cli_option_table[] = {
      .help = "cl: the GPU's through OpenCL, ze: through Level Zero; on gpu0 unless --device says otherwise"},
     {"--group", CLI_INTS, "N,...", AT(kernel_groups), .min = 0, .max = 65536, .commands = CLI_KERNELS | CLI_TUNE,
      .help = "weights that share a scale; 0: a whole row"},
-    {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_KERNELS | CLI_TUNE,
+    {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_KERNELS,
+     .help = "shapes of the layer: outputs x inputs x rows of activations; of attention: positions before x columns of "
+             "all heads x rows"},
+    {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_TUNE,
      .help = "shapes of the layer: outputs x inputs x rows of activations"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_KERNELS,
      .help = "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, cpu:avxvnniint8, cpu:avx512ymm, "

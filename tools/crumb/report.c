@@ -91,15 +91,22 @@ static void put_listing(report *r, const crumb_engine_device *d) {
 
 /* ---- what it reaches, and kernels --------------------------------------------------------------------------- */
 
+static bool is_first_of_rung(const kernels_choice *c, size_t kernel) {
+    const crumb_kernel_info info = kernels_info(c, kernel);
+    for (size_t i = 0; i < kernel; i++) {
+        const crumb_kernel_info before = kernels_info(c, i);
+        if (before.bits && strcmp(before.target, info.target) == 0) return false;
+    }
+    return info.available && info.bits;
+}
+
 /* The roofs of every rung, by its first kernel. */
 static void put_roofs(report *r, const kernels_choice *c) {
-    const char *last = "";
     put(r, "\n-- %s: at best\n", r->options.device);
     for (size_t i = 0; i < c->suite->n_kernels(); i++) {
         const crumb_kernel_info info = kernels_info(c, i);
         crumb_kernel_roofs roofs;
-        if (!info.available || info.bits == 0 || strcmp(info.target, last) == 0) continue;
-        last = info.target;
+        if (!is_first_of_rung(c, i)) continue;
         if (!step(r, "limits")) return;
         c->suite->machine_roofs(c->machine, i, &roofs); /* the first one builds the probe, and wakes the device */
         c->suite->machine_roofs(c->machine, i, &roofs);
@@ -115,7 +122,7 @@ static crumb_status put_tests(report *r, const kernels_choice *c, crumb_error *e
         const crumb_kernel_info info = kernels_info(c, i);
         char failure[KERNELS_FAILURE_BYTES];
         uint64_t n_values;
-        if (!kernels_selected(c, &info) || info.bits == 0) continue;
+        if (!kernels_selected(c, &info) || !kernels_can_test(&info)) continue;
         if (!step(r, info.name)) return CRUMB_OK;
         n_skipped += !info.available;
         if (!info.available) continue;
@@ -186,6 +193,27 @@ static crumb_status put_speeds(report *r, const kernels_choice *c, crumb_error *
     return CRUMB_OK;
 }
 
+static void put_time(void *user, const kernels_plans_time *t) {
+    put(user, "  %-28s %-32s %10.1f us %8.2f GB/s %9.1f GFLOPS\n", t->info.name, t->problem, t->ns / 1000, t->gb_s,
+        t->gflops);
+}
+
+/* Each kernel by itself: one that fails says so, and does not keep the others from being timed. */
+static crumb_status put_ops(report *r, const kernels_choice *c, crumb_error *err) {
+    put(r, "\n-- %s: speeds of other ops\n", r->options.device);
+    for (size_t i = 0; i < c->suite->n_kernels(); i++) {
+        const crumb_kernel_info info = kernels_info(c, i);
+        if (!info.in_plans || !info.available || !kernels_selected(c, &info)) continue;
+        if (!step(r, info.name)) return CRUMB_OK;
+        const crumb_status status = kernels_plans_perf(c, i, put_time, r, err);
+        if (status == CRUMB_ERR_DEVICE)
+            put(r, "  %s: not timed: %s\n", info.name, err->message);
+        else
+            CRUMB_TRY(status);
+    }
+    return CRUMB_OK;
+}
+
 /* ---- what was tuned ------------------------------------------------------------------------------------------ */
 
 typedef struct tuned {
@@ -230,12 +258,13 @@ static crumb_status look_at(report *r, const kernels_choice *c, crumb_error *err
     r->n_steps = 16;
     for (size_t i = 0; i < c->suite->n_kernels(); i++) {
         const crumb_kernel_info info = kernels_info(c, i);
-        r->n_steps += kernels_selected(c, &info) && info.bits;
+        r->n_steps += (kernels_selected(c, &info) && kernels_can_test(&info)) + info.in_plans;
     }
     if (c->suite->describe) c->suite->describe(c->machine, put_line, r);
     put_roofs(r, c);
     crumb_status status = put_tests(r, c, err);
     if (status == CRUMB_OK) status = put_speeds(r, c, err);
+    if (status == CRUMB_OK) status = put_ops(r, c, err);
     put_tuned(r, c);
     return status;
 }
