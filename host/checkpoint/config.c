@@ -212,6 +212,6 @@ crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, cru
     CRUMB_TRY(put_rope(&r));
     CRUMB_TRY(put_window(&r));
     c->tied = is_true(root, "tie_word_embeddings");
-    c->quantization = checkpoint_get(root, "quantization_config");
+    CRUMB_TRY(checkpoint_packing_read(checkpoint_get(root, "quantization_config"), c->path, &c->packing, err));
     return keys->status;
 }

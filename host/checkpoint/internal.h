@@ -35,7 +35,13 @@ typedef struct checkpoint_config {
     uint32_t n_layers, n_heads, n_heads_kv, head_dim, vocab_size;
     uint32_t n_divisors;                 /* 0: none */
     float divisors[CHECKPOINT_MAX_ROPE]; /* of frequencies, by Llama 3's scaling */
-    const cJSON *quantization;           /* the document's; NULL: none */
+    struct checkpoint_packing {
+        enum checkpoint_method { CHECKPOINT_PLAIN, CHECKPOINT_BITNET, CHECKPOINT_GPTQ, CHECKPOINT_AWQ } method;
+        uint8_t bits;        /* 2, 3, 4, 8; BITNET: 2 */
+        uint32_t group;      /* weights that share a scale where no g_idx says so; 0: a whole row */
+        bool zeros_less_one; /* zero points are stored less one (GPTQ's first version) */
+        bool divides;        /* BITNET: by its scales, and not multiplies with them */
+    } packing;
 } checkpoint_config;
 
 /* Reads what config.json (`root`) says, and adds its keys. */
@@ -47,6 +53,45 @@ crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, cru
 /* Adds the tokenizer.* keys. `root`: config.json. */
 crumb_status checkpoint_vocabulary_read(const char *folder, const cJSON *root, const checkpoint_config *c,
                                         crumb_gguf_builder *keys, crumb_error *err);
+
+/* ---- packed.c: low-bit weights ------------------------------------------------------------------------------- */
+
+/* What a tensor of the result is made from. */
+typedef struct checkpoint_tensor {
+    char name[112];
+    enum {
+        CHECKPOINT_AS_IT_IS,
+        CHECKPOINT_ROWS,     /* the same with rows in another order */
+        CHECKPOINT_FLOATS,   /* a vector, which becomes f32 */
+        CHECKPOINT_DIVISORS, /* of RoPE's frequencies, from config.json */
+        CHECKPOINT_TERNARY,  /* BitNet's bytes of four rows */
+        CHECKPOINT_CODES,    /* GPTQ's and AWQ's: blocks of 32 with scale and min */
+        CHECKPOINT_HALVES,   /* the same where neighbours do not share scales (act-order): f16, as transformers makes
+                                it */
+    } kind;
+    const crumb_safetensor *from;                      /* codes where it is packed */
+    const crumb_safetensor *scales, *zeros, *group_of; /* of packed ones; group_of: a group for each column, or NULL */
+    const struct checkpoint_packing *packing;
+    uint64_t m, k;    /* rows and columns of a packed one */
+    uint32_t n_heads; /* whose rows are interleaved; 0: rows stay where they are */
+} checkpoint_tensor;
+
+/* The row of the checkpoint that becomes row m of n_rows. */
+uint64_t checkpoint_row_from(const checkpoint_tensor *t, uint64_t n_rows, uint64_t m);
+
+/* Reads quantization_config (NULL: none) of config.json, whose path is for messages. */
+crumb_status checkpoint_packing_read(const cJSON *quantization, const char *path, struct checkpoint_packing *out,
+                                     crumb_error *err);
+/* Whether a part "qweight" or "weight" of this dtype holds packed weights, from which a tensor is made. */
+bool checkpoint_is_packed(const struct checkpoint_packing *p, const char *part, crumb_dtype dtype);
+/* Whether a part belongs to packed weights that stand beside it. */
+bool checkpoint_is_beside(const struct checkpoint_packing *p, const char *part);
+/* Finds what stands beside t->from, checks all shapes and fills the rest of t, and of d type, id and dims. */
+crumb_status checkpoint_packed_plan(crumb_safetensors *files, checkpoint_tensor *t, crumb_gguf_tensor *d,
+                                    crumb_error *err);
+/* Writes all its bytes. Runs inside crumb_file_guard. */
+crumb_status checkpoint_packed_make(crumb_safetensors *files, const checkpoint_tensor *t, uint8_t *out,
+                                    crumb_error *err);
 
 /* ---- tensors.c ----------------------------------------------------------------------------------------------- */
 

@@ -8,27 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum tensor_kind {
-    TENSOR_AS_IT_IS,
-    TENSOR_ROWS,     /* the same with rows in another order */
-    TENSOR_FLOATS,   /* a vector, which becomes f32 */
-    TENSOR_DIVISORS, /* of RoPE's frequencies, from config.json */
-} tensor_kind;
-
-typedef struct tensor {
-    char name[112];
-    tensor_kind kind;
-    const crumb_safetensor *from;
-    uint32_t n_heads; /* whose rows are interleaved; 0: rows stay where they are */
-} tensor;
-
 typedef struct tensors {
     crumb_safetensors *files;
-    tensor *list; /* [n] */
+    checkpoint_tensor *list; /* [n] */
     crumb_gguf_tensor *described;
     size_t n;
     float divisors[CHECKPOINT_MAX_ROPE];
     uint32_t n_divisors;
+    struct checkpoint_packing packing;
 } tensors;
 
 /* ---- names --------------------------------------------------------------------------------------------------- */
@@ -92,7 +79,7 @@ static bool is_table(const char *name) {
 
 /* RoPE turns pairs (i, i + head_dim/2) of a head in a checkpoint, and (2i, 2i + 1) in a GGUF file of llama: the row of
  * the checkpoint that becomes row m. */
-static uint64_t row_from(const tensor *t, uint64_t n_rows, uint64_t m) {
+uint64_t checkpoint_row_from(const checkpoint_tensor *t, uint64_t n_rows, uint64_t m) {
     if (!t->n_heads) return m;
     const uint64_t head_dim = n_rows / t->n_heads, within = m % head_dim;
     return m - within + within % 2 * (head_dim / 2) + within / 2;
@@ -110,21 +97,21 @@ static float load_float(crumb_dtype dtype, const uint8_t *p) {
 
 typedef struct making {
     const tensors *all;
-    const tensor *t;
+    const checkpoint_tensor *t;
     uint8_t *out;
 } making;
 
 /* Runs inside crumb_file_guard. */
 static crumb_status make_guarded(void *ctx, crumb_error *err) {
-    (void)err;
     const making *m = ctx;
-    const tensor *t = m->t;
+    const checkpoint_tensor *t = m->t;
+    if (t->packing) return checkpoint_packed_make(m->all->files, t, m->out, err);
     const uint8_t *in = crumb_safetensors_data(m->all->files, t->from);
     const uint64_t n_rows = t->from->dims[0], row_bytes = t->from->n_bytes / n_rows;
     for (uint64_t i = 0; i < n_rows; i++) {
-        const uint8_t *row = in + row_from(t, n_rows, i) * row_bytes;
-        const float value = t->kind == TENSOR_FLOATS ? load_float(t->from->dtype, row) : 0;
-        if (t->kind == TENSOR_FLOATS)
+        const uint8_t *row = in + checkpoint_row_from(t, n_rows, i) * row_bytes;
+        const float value = t->kind == CHECKPOINT_FLOATS ? load_float(t->from->dtype, row) : 0;
+        if (t->kind == CHECKPOINT_FLOATS)
             memcpy(m->out + i * sizeof value, &value, sizeof value);
         else
             memcpy(m->out + i * row_bytes, row, row_bytes);
@@ -135,7 +122,7 @@ static crumb_status make_guarded(void *ctx, crumb_error *err) {
 static crumb_status make(void *user, size_t index, uint8_t *out, crumb_error *err) {
     const tensors *all = user;
     const making m = {all, &all->list[index], out};
-    if (m.t->kind == TENSOR_DIVISORS) {
+    if (m.t->kind == CHECKPOINT_DIVISORS) {
         memcpy(out, all->divisors, all->n_divisors * sizeof *all->divisors);
         return CRUMB_OK;
     }
@@ -144,8 +131,8 @@ static crumb_status make(void *user, size_t index, uint8_t *out, crumb_error *er
 
 static const uint8_t *view(void *user, size_t index) {
     const tensors *all = user;
-    const tensor *t = &all->list[index];
-    return t->kind == TENSOR_AS_IT_IS ? crumb_safetensors_data(all->files, t->from) : NULL;
+    const checkpoint_tensor *t = &all->list[index];
+    return t->kind == CHECKPOINT_AS_IT_IS ? crumb_safetensors_data(all->files, t->from) : NULL;
 }
 
 static void close_tensors(void *user) {
@@ -163,8 +150,8 @@ static crumb_status fail(const tensors *all, const crumb_safetensor *from, const
                       from->name, problem);
 }
 
-static crumb_gguf_tensor *add(tensors *all, const tensor *t, crumb_type type, uint32_t type_id) {
-    tensor *kept = &all->list[all->n];
+static crumb_gguf_tensor *add(tensors *all, const checkpoint_tensor *t, crumb_type type, uint32_t type_id) {
+    checkpoint_tensor *kept = &all->list[all->n];
     crumb_gguf_tensor *d = &all->described[all->n++];
     *kept = *t;
     *d = (crumb_gguf_tensor){.name = kept->name, .n_dims = 1, .dims = {1, 1, 1, 1}, .type = type, .type_id = type_id};
@@ -180,7 +167,7 @@ static bool dense_type(crumb_dtype dtype, crumb_type *type, uint32_t *id) {
     }
 }
 
-static crumb_status add_dense(tensors *all, tensor *t, crumb_error *err) {
+static crumb_status add_dense(tensors *all, checkpoint_tensor *t, crumb_error *err) {
     const crumb_safetensor *from = t->from;
     crumb_type type;
     uint32_t id;
@@ -189,7 +176,7 @@ static crumb_status add_dense(tensors *all, tensor *t, crumb_error *err) {
     if (from->n_values == 0) return fail(all, from, "it is empty", err);
     if (t->n_heads && (from->dims[0] % t->n_heads != 0 || from->dims[0] / t->n_heads % 2 != 0))
         return fail(all, from, "its rows are not whole heads of config.json", err);
-    t->kind = from->n_dims == 1 ? TENSOR_FLOATS : t->n_heads ? TENSOR_ROWS : TENSOR_AS_IT_IS;
+    t->kind = from->n_dims == 1 ? CHECKPOINT_FLOATS : t->n_heads ? CHECKPOINT_ROWS : CHECKPOINT_AS_IT_IS;
     if (from->n_dims == 1) type = CRUMB_TYPE_F32, id = 0;
     crumb_gguf_tensor *d = add(all, t, type, id);
     d->n_dims = from->n_dims;
@@ -205,31 +192,45 @@ static uint32_t heads_of(const checkpoint_config *c, const char *name) {
     return strcmp(dot, ".attn_q") == 0 ? c->n_heads : strcmp(dot, ".attn_k") == 0 ? c->n_heads_kv : 0;
 }
 
+static crumb_status add_packed(tensors *all, checkpoint_tensor *t, const char *name, crumb_error *err) {
+    crumb_gguf_tensor d = {.dims = {1, 1, 1, 1}};
+    snprintf(t->name, sizeof t->name, "%s.weight", name);
+    t->packing = &all->packing;
+    CRUMB_TRY(checkpoint_packed_plan(all->files, t, &d, err));
+    crumb_gguf_tensor *kept = add(all, t, d.type, d.type_id);
+    kept->n_dims = 2;
+    memcpy(kept->dims, d.dims, sizeof d.dims);
+    return CRUMB_OK;
+}
+
 static crumb_status add_one(tensors *all, const checkpoint_config *c, const crumb_safetensor *from, crumb_error *err) {
-    tensor t = {.from = from};
+    checkpoint_tensor t = {.from = from};
     char name[96];
     const char *part;
     if (is_table(from->name)) return CRUMB_OK;
     if (!translate(from->name, name, &part))
         return fail(all, from, "not part of a model as crumb knows it: running without it would be wrong", err);
     if (c->tied && strcmp(name, "output") == 0) return CRUMB_OK; /* the embedding is used, whatever is stored here */
-    if (strcmp(part, "weight") != 0 && strcmp(part, "bias") != 0)
-        return fail(all, from, "neither a weight nor a bias", err);
-    snprintf(t.name, sizeof t.name, "%s.%s", name, part);
     t.n_heads = heads_of(c, name);
+    if (checkpoint_is_packed(&c->packing, part, from->dtype)) return add_packed(all, &t, name, err);
+    if (checkpoint_is_beside(&c->packing, part)) return CRUMB_OK;
+    if (strcmp(part, "weight") != 0 && strcmp(part, "bias") != 0)
+        return fail(all, from, "neither a weight nor a bias, nor what config.json's quantization_config asks for", err);
+    snprintf(t.name, sizeof t.name, "%s.%s", name, part);
     return add_dense(all, &t, err);
 }
 
 static crumb_status add_all(tensors *all, const checkpoint_config *c, crumb_error *err) {
     const size_t n = crumb_safetensors_n(all->files);
+    all->packing = c->packing;
     CRUMB_TRY(crumb_calloc(n + 1, sizeof *all->list, "the list of tensors", (void **)&all->list, err));
     CRUMB_TRY(crumb_calloc(n + 1, sizeof *all->described, "the list of tensors", (void **)&all->described, err));
     for (size_t i = 0; i < n; i++) CRUMB_TRY(add_one(all, c, crumb_safetensors_at(all->files, i), err));
     if (!c->n_divisors) return CRUMB_OK;
     all->n_divisors = c->n_divisors;
     memcpy(all->divisors, c->divisors, sizeof all->divisors);
-    add(all, &(tensor){.name = "rope_freqs.weight", .kind = TENSOR_DIVISORS}, CRUMB_TYPE_F32, 0)->dims[0] =
-        c->n_divisors;
+    add(all, &(checkpoint_tensor){.name = "rope_freqs.weight", .kind = CHECKPOINT_DIVISORS}, CRUMB_TYPE_F32, 0)
+        ->dims[0] = c->n_divisors;
     return CRUMB_OK;
 }
 

@@ -140,6 +140,26 @@ static void codes_iq4_nl(const uint8_t *in, uint8_t *codes) {
     for (int i = 0; i < 32; i++) codes[i] = (uint8_t)(values[codes[i]] + 128);
 }
 
+/* A stream of bits, lowest first. */
+static inline void codes_stream(const uint8_t *in, unsigned bits, uint8_t *codes) {
+    for (unsigned i = 0; i < 32; i++) {
+        const unsigned at = i * bits, above = bits > 8 - at % 8 ? (unsigned)in[at / 8 + 1] << 8 : 0;
+        codes[i] = (uint8_t)((in[at / 8] | above) >> at % 8 & ((1u << bits) - 1));
+    }
+}
+static void codes_int2(const uint8_t *in, uint8_t *codes) {
+    codes_stream(in, 2, codes);
+}
+static void codes_int3(const uint8_t *in, uint8_t *codes) {
+    codes_stream(in, 3, codes);
+}
+static void codes_int4(const uint8_t *in, uint8_t *codes) {
+    codes_stream(in, 4, codes);
+}
+static void codes_int8(const uint8_t *in, uint8_t *codes) {
+    memcpy(codes, in, 32);
+}
+
 static void (*const block_codes[CRUMB_TYPE_COUNT])(const uint8_t *in, uint8_t *codes) = {
     [CRUMB_TYPE_Q4_0] = codes_q4,
     [CRUMB_TYPE_Q4_1] = codes_q4,
@@ -160,6 +180,10 @@ static void (*const block_codes[CRUMB_TYPE_COUNT])(const uint8_t *in, uint8_t *c
     [CRUMB_TYPE_Q6_K] = codes_q6_k,
     [CRUMB_TYPE_MXFP4] = codes_q4,
     [CRUMB_TYPE_IQ4_NL] = codes_iq4_nl,
+    [CRUMB_TYPE_INT2] = codes_int2,
+    [CRUMB_TYPE_INT3] = codes_int3,
+    [CRUMB_TYPE_INT4] = codes_int4,
+    [CRUMB_TYPE_INT8] = codes_int8,
 };
 
 void crumb_type_block_codes(crumb_type type, const uint8_t *block, uint8_t *codes) {
@@ -216,7 +240,12 @@ void crumb_type_block_scales(crumb_type type, const uint8_t *block, crumb_block_
     *out = (crumb_block_scales){0};
     if (info->scale_kind == CRUMB_SCALE_TENSOR) return;
     if (info->scale_kind == CRUMB_SCALE_E8M0) {
-        out->power = half_of_e8m0(block[info->scale_offset]);
+        out->wide_scale = half_of_e8m0(block[info->scale_offset]);
+        return;
+    }
+    if (info->scale_kind == CRUMB_SCALE_F32) {
+        memcpy(&out->wide_scale, block + info->scale_offset, 4);
+        memcpy(&out->wide_min, block + info->min_offset, 4);
         return;
     }
     out->scale = read_u16(block + info->scale_offset);

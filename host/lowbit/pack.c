@@ -252,8 +252,13 @@ static bool keep_scales(const crumb_type_info *info, crumb_type type, const tile
     crumb_block_scales s;
     crumb_type_block_scales(type, block, &s);
     if (info->scale_kind == CRUMB_SCALE_E8M0) {
-        ((float *)t->scales)[b * LANES + n] = s.power;
-        return isfinite(12 * s.power);
+        ((float *)t->scales)[b * LANES + n] = s.wide_scale;
+        return isfinite(12 * s.wide_scale);
+    }
+    if (info->scale_kind == CRUMB_SCALE_F32) {
+        ((float *)t->scales)[b * LANES + n] = s.wide_scale;
+        ((float *)t->mins)[b * LANES + n] = s.wide_min;
+        return isfinite(255 * s.wide_scale) && isfinite(s.wide_min);
     }
     const uint32_t n_groups = info->block / info->group;
     for (uint32_t g = 0; g < n_groups; g++) {

@@ -60,7 +60,8 @@ crumb_status crumb_matrix_plan(crumb_type type, uint64_t m, uint64_t k, crumb_ma
     if (info->bits == 0) {
         fits = place(disk_bytes, &layout->codes_offset, &layout->total_bytes);
     } else {
-        matrix->scales_f32 = info->scale_kind == CRUMB_SCALE_TENSOR || info->scale_kind == CRUMB_SCALE_E8M0;
+        matrix->scales_f32 = info->scale_kind == CRUMB_SCALE_TENSOR || info->scale_kind == CRUMB_SCALE_E8M0 ||
+                             info->scale_kind == CRUMB_SCALE_F32;
         matrix->super_group = info->scale_kind == CRUMB_SCALE_LEVELS ? info->block : 0;
         matrix->group = info->group ? info->group : (uint32_t)crumb_round_up(k, CRUMB_TILE_K);
         fits = plan_tiles(matrix, layout, info->has_min);
@@ -131,6 +132,33 @@ void crumb_matrix_merge_scales(crumb_matrix *matrix) {
     for (uint64_t tile = 0; tile < n_tiles; tile++)
         memmove(scales + tile * set_bytes, scales + tile * n_groups * set_bytes, set_bytes);
     matrix->group = (uint32_t)crumb_round_up(matrix->k, CRUMB_TILE_K);
+}
+
+/* Whether each run of n sets of bytes is the same set n times. */
+static bool runs_repeat(const uint8_t *sets, uint64_t n_sets, uint64_t set_bytes, uint64_t n) {
+    for (uint64_t i = 0; i < n_sets; i++)
+        if (memcmp(sets + i * set_bytes, sets + i / n * n * set_bytes, set_bytes) != 0) return false;
+    return true;
+}
+
+static bool all_zero(const float *values, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++)
+        if (values[i] != 0) return false;
+    return true;
+}
+
+void crumb_matrix_widen_groups(crumb_matrix *matrix) {
+    const uint64_t n_tiles = crumb_div_up(matrix->m, CRUMB_TILE_ROWS), n_groups = matrix->k / matrix->group;
+    const uint64_t n_sets = n_tiles * n_groups, set_bytes = CRUMB_TILE_ROWS * sizeof(float);
+    uint8_t *parts[] = {(uint8_t *)(uintptr_t)matrix->scales, (uint8_t *)(uintptr_t)matrix->mins}; /* ours */
+    if (all_zero(matrix->mins, n_sets * CRUMB_TILE_ROWS)) matrix->mins = NULL;
+    uint32_t n = CRUMB_WIDEST_GROUP / matrix->group;
+    while (n > 1 && (n_groups % n != 0 || !runs_repeat(parts[0], n_sets, set_bytes, n) ||
+                     !runs_repeat(parts[1], n_sets, set_bytes, n)))
+        n /= 2;
+    for (uint64_t i = 0; n > 1 && i < n_sets / n; i++)
+        for (int p = 0; p < 2; p++) memmove(parts[p] + i * set_bytes, parts[p] + i * n * set_bytes, set_bytes);
+    matrix->group *= n;
 }
 
 const int8_t crumb_codebook_e2m1[CRUMB_CODEBOOK_ENTRIES] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};

@@ -114,6 +114,13 @@ crumb_status crumb_matrix_pack(crumb_type type, const uint8_t *tensor, const cru
  * bound matrices without mins, before anyone reads them. */
 void crumb_matrix_merge_scales(crumb_matrix *matrix);
 
+/* The widest groups that activations share a scale within. */
+enum { CRUMB_WIDEST_GROUP = 128 };
+/* For packed and bound matrices of CRUMB_SCALE_F32, whose blocks repeat the scale of the group that they are in: keeps
+ * it once for up to CRUMB_WIDEST_GROUP weights, in place, and forgets mins that are all zero. Before anyone reads them.
+ */
+void crumb_matrix_widen_groups(crumb_matrix *matrix);
+
 /* The doubled values of FP4 (E2M1, as in MXFP4), whose bits are sign, exponent, mantissa: w = scale / 2 * entry. */
 extern const int8_t crumb_codebook_e2m1[CRUMB_CODEBOOK_ENTRIES];
 

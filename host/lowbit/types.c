@@ -215,6 +215,26 @@ static const crumb_type_info infos[CRUMB_TYPE_COUNT] = {
                            .group = 32,
                            .act_rule = CRUMB_ACT_RULE_GROUP,
                            .codes_offset = 2},
+#define INT_TYPE(name_, bits_)                                                                                         \
+    {.name = name_,                                                                                                    \
+     .block = 32,                                                                                                      \
+     .block_bytes = 8 + 4 * (bits_),                                                                                   \
+     .bits = (bits_),                                                                                                  \
+     .max_code = (1 << (bits_)) - 1,                                                                                   \
+     .mul = 1,                                                                                                         \
+     .sub = 1 << ((bits_) - 1),                                                                                        \
+     .group = 32,                                                                                                      \
+     .has_min = true,                                                                                                  \
+     .act_rule = CRUMB_ACT_RULE_GROUP,                                                                                 \
+     .scale_kind = CRUMB_SCALE_F32,                                                                                    \
+     .codes_offset = 8,                                                                                                \
+     .min_offset = 4}
+    /* f32 scale and min, then the codes as a stream of bits, lowest first. The min makes up for a zero point that is
+     * not the middle one: scale * (middle - zero), which a float holds exactly where the scale was an f16. */
+    [CRUMB_TYPE_INT2] = INT_TYPE("INT2", 2),
+    [CRUMB_TYPE_INT3] = INT_TYPE("INT3", 3),
+    [CRUMB_TYPE_INT4] = INT_TYPE("INT4", 4),
+    [CRUMB_TYPE_INT8] = INT_TYPE("INT8", 8),
 };
 
 /* The ids of GGUF: what each is called, and which of crumb's types it is (COUNT: none). */
@@ -343,16 +363,18 @@ void crumb_type_decode_row(crumb_type type, const uint8_t *row, uint64_t k, uint
                            float *mins) {
     const crumb_type_info *info = &infos[type];
     const bool levels = info->scale_kind == CRUMB_SCALE_LEVELS;
+    const bool wide = info->scale_kind == CRUMB_SCALE_E8M0 || info->scale_kind == CRUMB_SCALE_F32;
     const uint32_t n_groups = info->group ? info->block / info->group : 0;
     for (uint64_t b = 0; b < k / info->block; b++) {
         const uint8_t *block = row + b * info->block_bytes;
         crumb_block_scales s;
         crumb_type_block_codes(type, block, codes + b * info->block);
         crumb_type_block_scales(type, block, &s);
-        const float scale = info->scale_kind == CRUMB_SCALE_E8M0 ? s.power : crumb_f16_to_f32(s.scale);
+        const float scale = wide ? s.wide_scale : crumb_f16_to_f32(s.scale);
+        const float min = wide ? s.wide_min : crumb_f16_to_f32(s.min);
         for (uint32_t g = 0; g < n_groups; g++) {
             scales[b * n_groups + g] = levels ? scale * (float)s.scales[g] : scale;
-            if (info->has_min) mins[b * n_groups + g] = crumb_f16_to_f32(s.min) * (levels ? (float)s.mins[g] : 1.0f);
+            if (info->has_min) mins[b * n_groups + g] = min * (levels ? (float)s.mins[g] : 1.0f);
         }
     }
 }

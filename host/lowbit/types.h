@@ -35,6 +35,11 @@ typedef enum crumb_type {
     CRUMB_TYPE_Q6_K,
     CRUMB_TYPE_MXFP4,
     CRUMB_TYPE_IQ4_NL,
+    CRUMB_TYPE_GGUF_COUNT, /* the others are what packed safetensors become: no GGUF file has them */
+    CRUMB_TYPE_INT2 = CRUMB_TYPE_GGUF_COUNT,
+    CRUMB_TYPE_INT3,
+    CRUMB_TYPE_INT4,
+    CRUMB_TYPE_INT8,
     CRUMB_TYPE_COUNT
 } crumb_type;
 
@@ -50,6 +55,7 @@ typedef enum crumb_scale_kind {
     CRUMB_SCALE_F16,    /* one of each block, and so is the min */
     CRUMB_SCALE_TENSOR, /* one f32 behind the codes of the whole tensor */
     CRUMB_SCALE_E8M0,   /* of each block the exponent of a power of two */
+    CRUMB_SCALE_F32,    /* one of each block, and so is the min */
     CRUMB_SCALE_LEVELS, /* two levels: of each group an int8, times an f16 of the block; mins as well */
 } crumb_scale_kind;
 
@@ -100,7 +106,7 @@ float crumb_type_i2_s_scale(const uint8_t *tensor, uint64_t m, uint64_t k);
 /* What a block says beside its codes, as the file has it. */
 typedef struct crumb_block_scales {
     uint16_t scale, min; /* f16; of two levels the upper ones. min is what is added, whichever sign the file gives it */
-    float power;         /* CRUMB_SCALE_E8M0 instead of scale */
+    float wide_scale, wide_min;                                          /* instead, of CRUMB_SCALE_E8M0 and _F32 */
     int8_t scales[CRUMB_BLOCK_MAX_GROUPS], mins[CRUMB_BLOCK_MAX_GROUPS]; /* of two levels the lower ones */
 } crumb_block_scales;
 

@@ -3,7 +3,7 @@
 #include "tests/model/fixture.h"
 #include "tests/support/compare_tokens.h"
 
-#include "host/checkpoint/checkpoint.h"
+#include "host/checkpoint/internal.h"
 #include "host/model/rewrite.h"
 
 #include <glob.h>
@@ -19,6 +19,13 @@
 #include <cmocka.h>
 
 static const char folders[] = "tests/oracle/checkpoints/*";
+
+static FILE *open_file(const char *path, const char *mode) {
+    FILE *f = fopen(path, mode);
+    if (f) return f;
+    fail_msg("cannot open %s", path);
+    abort(); /* fail_msg does not come back, which its declaration does not say */
+}
 
 static crumb_gguf *open_any(const char *path) {
     crumb_gguf *g;
@@ -59,6 +66,67 @@ static void assert_same_tensors(const crumb_gguf *a, const crumb_gguf *b, float 
         free(x);
         free(y);
     }
+}
+
+/* ---- packed weights ------------------------------------------------------------------------------------------ */
+
+/* The method and bits that a name says: "gptq_v2.3.order". */
+static struct checkpoint_packing packing_of(const char *name) {
+    struct checkpoint_packing p = {.method = strncmp(name, "awq", 3) == 0 ? CHECKPOINT_AWQ : CHECKPOINT_GPTQ};
+    p.bits = (uint8_t)(strchr(name, '.')[1] - '0');
+    p.group = 64;
+    p.zeros_less_one = strncmp(name, "gptq.", 5) == 0;
+    return p;
+}
+
+static void compare_packed(crumb_safetensors *files, const crumb_safetensor *qweight) {
+    char name[64];
+    const struct checkpoint_packing packing = packing_of(qweight->name);
+    checkpoint_tensor t = {.from = qweight, .packing = &packing};
+    crumb_gguf_tensor d = {.dims = {1, 1, 1, 1}};
+    crumb_error err = {0};
+    uint64_t n_bytes;
+    snprintf(name, sizeof name, "%.*s.expected", (int)(strrchr(qweight->name, '.') - qweight->name), qweight->name);
+    const crumb_safetensor *expected = crumb_safetensors_find(files, name);
+    assert_non_null(expected);
+    if (checkpoint_packed_plan(files, &t, &d, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    assert_true(d.dims[1] == expected->dims[0] && d.dims[0] == expected->dims[1]);
+    assert_true((d.type == CRUMB_TYPE_F16) == (strstr(name, "order") != NULL));
+    assert_int_equal(crumb_type_tensor_bytes(d.type, d.dims[1], d.dims[0], &n_bytes, &err), CRUMB_OK);
+    uint8_t *bytes = calloc(n_bytes, 1);
+    float *row = malloc(d.dims[0] * sizeof *row);
+    assert_true(bytes && row);
+    if (checkpoint_packed_make(files, &t, bytes, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    for (uint64_t m = 0; m < d.dims[1]; m++) {
+        const uint8_t *want = crumb_safetensors_data(files, expected) + m * d.dims[0] * sizeof *row;
+        crumb_type_row_to_f32(d.type, bytes + m * crumb_type_row_bytes(d.type, d.dims[0]), d.dims[0], 0, row);
+        for (uint64_t i = 0; i < d.dims[0]; i++) {
+            float w;
+            memcpy(&w, want + i * sizeof w, sizeof w);
+            if (!(fabsf(row[i] - w) <= 1e-6f * fabsf(w))) /* scale * code and scale * zero are rounded apart */
+                fail_msg("%s: weight %llu of row %llu is %g, not %g", name, (unsigned long long)i,
+                         (unsigned long long)m, (double)row[i], (double)w);
+        }
+    }
+    free(row);
+    free(bytes);
+}
+
+static void packed_weights_are_what_was_packed(void **state) {
+    (void)state;
+    crumb_safetensors *files;
+    crumb_error err = {0};
+    size_t n = 0;
+    if (crumb_safetensors_open("tests/oracle/packed.safetensors", &files, &err) != CRUMB_OK)
+        fail_msg("%s", err.message);
+    for (size_t i = 0; i < crumb_safetensors_n(files); i++) {
+        const crumb_safetensor *t = crumb_safetensors_at(files, i);
+        if (strcmp(strrchr(t->name, '.'), ".qweight") != 0) continue;
+        compare_packed(files, t);
+        n++;
+    }
+    assert_int_equal(n, 17);
+    crumb_safetensors_close(files);
 }
 
 typedef struct logits_sink {
@@ -115,7 +183,7 @@ static void checkpoints_have_the_weights_of_their_gguf_files(void **state) {
     (void)state;
     glob_t found;
     assert_int_equal(glob(folders, 0, NULL, &found), 0);
-    assert_true(found.gl_pathc >= 6);
+    assert_true(found.gl_pathc >= 13);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char path[512];
         const char *name = base_name(found.gl_pathv[i]);
@@ -162,7 +230,11 @@ static crumb_type *types_of(const crumb_gguf *g) {
     const size_t n = crumb_gguf_n_tensors(g);
     crumb_type *types = calloc(n, sizeof *types);
     assert_non_null(types);
-    for (size_t i = 0; i < n; i++) types[i] = crumb_gguf_tensor_at(g, i)->type;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t id;
+        types[i] = crumb_gguf_tensor_at(g, i)->type;
+        if (crumb_type_gguf_id(types[i], &id, NULL) != CRUMB_OK) types[i] = CRUMB_TYPE_F32;
+    }
     return types;
 }
 
@@ -246,8 +318,7 @@ static void work_that_was_stopped_is_taken_up(void **state) {
     assert_true(sums > 24 + 8);
 
     /* the last whole tensor's bytes are damaged: it is written again, and those before it are not */
-    FILE *f = fopen(partial, "r+b");
-    if (!f) fail_msg("cannot open %s", partial);
+    FILE *f = open_file(partial, "r+b");
     assert_int_equal(fseek(f, (long)whole - 40, SEEK_SET), 0);
     fputc(0x5a, f);
     fclose(f);
@@ -279,8 +350,7 @@ static const char work[] = "test_checkpoints.work";
 static void copy_file(const char *from, const char *to) {
     size_t n;
     uint8_t *bytes = read_whole_file(from, &n);
-    FILE *f = fopen(to, "wb");
-    if (!f) fail_msg("cannot open %s", to);
+    FILE *f = open_file(to, "wb");
     assert_int_equal(fwrite(bytes, 1, n, f), n);
     fclose(f);
     free(bytes);
@@ -314,8 +384,7 @@ static void edit(const char *file, const char *from, const char *to) {
     snprintf(path, sizeof path, "%s/%s", work, file);
     char *text = (char *)read_whole_file(path, &n), *at = strstr(text, from);
     if (!at) fail_msg("%s: no %s", path, from);
-    FILE *f = fopen(path, "wb");
-    if (!f) fail_msg("cannot open %s", path);
+    FILE *f = open_file(path, "wb");
     fprintf(f, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
     fclose(f);
     free(text);
@@ -367,6 +436,31 @@ static void what_is_wrong_is_named(void **state) {
 }
 
 /* A file that is cut off is refused, or, where only white space is missing, read. */
+static void unknown_packing_is_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *from, *to, *says;
+    } cases[] = {
+        {"llama-q4_0+gptq", "\"gptq\"", "\"hqq\"", "'quantization_config.quant_method': 'hqq'"},
+        {"llama-q4_0+gptq", "\"bits\": 4", "\"bits\": 5", "'quantization_config.bits'"},
+        {"llama-q4_0+gptq", "\"bits\": 4", "\"bits\": 8", "qweight"},
+        {"llama-q4_0+gptq", "\"group_size\": 32", "\"group_size\": 64", "scales"},
+        {"llama-q4_0+gptq", "\"group_size\": 32", "\"group_size\": 0", "'quantization_config.group_size'"},
+        {"llama-q4_0+gptq", "\"sym\"", "\"dynamic\": {\"x\": 1}, \"s\"", "'quantization_config.dynamic'"},
+        {"llama-q4_0+gptq_v2", "\"gptq_v2\"", "\"marlin\"", "'quantization_config.checkpoint_format': 'marlin'"},
+        {"llama-q4_0+gptq", "\"quantization_config\"", "\"none\"", "quantization_config"},
+        {"llama-q4_0+awq", "\"gemm\"", "\"gemv\"", "'quantization_config.version': 'gemv'"},
+        {"bitnet-b1.58-i2_s+auto", "\"offline\"", "\"online\"", "'quantization_config.quantization_mode': 'online'"},
+        {"bitnet-b1.58-i2_s+auto", "\"autobitlinear\"", "\"other\"", "'quantization_config.linear_class': 'other'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_work(cases[i].model);
+        edit("config.json", cases[i].from, cases[i].to);
+        assert_refused(cases[i].says);
+    }
+    remove_work();
+}
+
 static void cut_off_files_do_no_harm(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
@@ -385,11 +479,13 @@ static void cut_off_files_do_no_harm(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packed_weights_are_what_was_packed),
         cmocka_unit_test(checkpoints_have_the_weights_of_their_gguf_files),
         cmocka_unit_test(checkpoints_answer_as_transformers_does),
         cmocka_unit_test(converted_files_hold_the_same),
         cmocka_unit_test(work_that_was_stopped_is_taken_up),
         cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(unknown_packing_is_named),
         cmocka_unit_test(cut_off_files_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

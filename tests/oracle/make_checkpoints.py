@@ -86,6 +86,57 @@ def dense(model, dtype):
     return out
 
 
+def stream(codes, bits):
+    """[n][m] codes, n a multiple of 32 -> int32 [n * bits / 32][m]: each column a stream of bits, the lowest first."""
+    n, m = codes.shape
+    each = codes.astype(np.uint64)[:, None, :] >> np.arange(bits, dtype=np.uint64)[:, None] & np.uint64(1)
+    words = each.reshape(n * bits // 32, 32, m) << np.arange(32, dtype=np.uint64)[:, None]
+    return words.sum(axis=1).astype("<u4").view("<i4")
+
+
+def awq_words(codes):
+    """[n][m] codes of 4 bits -> int32 [n][m / 8], eight columns in the order 0 2 4 6 1 3 5 7, the first lowest."""
+    n, m = codes.shape
+    order = codes.astype(np.uint64).reshape(n, m // 8, 8)[:, :, [0, 2, 4, 6, 1, 3, 5, 7]]
+    return (order << (4 * np.arange(8, dtype=np.uint64))).sum(axis=2).astype("<u4").view("<i4")
+
+
+def gptq(codes, scale, zero, bits, less_one, group_of=None):
+    """codes [M][K], scale and zero [M][groups] -> the tensors beside each other, by the ends of their names."""
+    stored = (zero - 1) % (1 << bits) if less_one else zero
+    groups = scale.shape[1]
+    group_of = np.arange(codes.shape[1]) * groups // codes.shape[1] if group_of is None else group_of
+    return {"qweight": stream(codes.T, bits), "qzeros": stream(stored, bits).T.copy(),
+            "scales": scale.T.astype("<f2"), "g_idx": group_of.astype("<i4")}
+
+
+def awq(codes, scale, zero):
+    return {"qweight": awq_words(codes.T), "qzeros": awq_words(zero.T), "scales": scale.T.astype("<f2")}
+
+
+def bitnet(codes, scale, divides):
+    """Row i * M / 4 + p in bits 2i of row p of bytes."""
+    quarters = codes.astype(np.uint8).reshape(4, codes.shape[0] // 4, -1)
+    packed = quarters[0] | quarters[1] << 2 | quarters[2] << 4 | quarters[3] << 6
+    return {"weight": packed, "weight_scale": np.array([1 / scale if divides else scale], "<f4")}
+
+
+def packed(model, kind, pack):
+    """As dense(), but matrices of layers that are of type `kind`, and whose rows can be packed, as pack(codes, scale,
+    zero) makes them; codes are at least 0 there."""
+    out = dense(model, "<f4")
+    for name, matrix in model.tensors.items():
+        if matrix.type != kind or not name.startswith("blk.") or matrix.values.shape[0] % 32:
+            continue
+        low = {"I2_S": -1, "Q2_0": -1, "Q4_0": -8, "Q8_0": -128}[kind]
+        codes, scale = from_llama_order(model, name, matrix.values - low), from_llama_order(model, name, matrix.scale)
+        stem = hf_name(name).rpartition(".")[0]
+        del out[stem + ".weight"]
+        out.update({f"{stem}.{end}": np.ascontiguousarray(a)
+                    for end, a in pack(codes, scale, np.full(scale.shape, -low)).items()})
+    return out
+
+
 def config(model, style):
     """config.json as version 4 of transformers wrote it, or 5 does."""
     c = {"model_type": "bitnet" if model.arch.startswith("bitnet") else model.arch,
@@ -165,6 +216,27 @@ def write(folder, model, tensors, extra=None, style=5, parts=1):
     return write_json(os.path.join(folder, "model.safetensors.index.json"), {"weight_map": weight_map})
 
 
+def write_random(path):
+    """Random codes, scales and zero points in each way of packing, NAME.qweight and so on, and NAME.expected: w.
+    NAME says method, bits, and "order" where groups are those of no neighbours."""
+    tensors, rng = {}, np.random.default_rng(8)
+    rows, k, group = 32, 128, 64
+    for name, bits in [(f"{m}.{b}{o}", b) for m in ("gptq", "gptq_v2") for b in (2, 3, 4, 8) for o in ("", ".order")] + \
+            [("awq.4", 4)]:
+        codes = rng.integers(0, 1 << bits, (rows, k))
+        zero = rng.integers(0, 1 << bits, (rows, k // group))
+        scale = rng.normal(0, 0.05, zero.shape).astype(np.float16)
+        group_of = rng.permutation(k) % (k // group) if name.endswith("order") else np.arange(k) // group
+        w = scale[:, group_of].astype(np.float32) * (codes - zero[:, group_of]).astype(np.float32)
+        parts = awq(codes, scale, zero) if name == "awq.4" else \
+            gptq(codes, scale, zero, bits, name.startswith("gptq."), group_of)
+        if name.endswith("order"):
+            w = w.astype(np.float16).astype(np.float32)
+        tensors.update({f"{name}.{end}": np.ascontiguousarray(a) for end, a in parts.items()})
+        tensors[f"{name}.expected"] = w
+    write_safetensors(path, tensors)
+
+
 def main():
     out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "checkpoints")
     for name, dtype, style, parts in (("llama-f16", "<f2", 4, 1), ("llama-bf16", "<u2", 5, 1),
@@ -172,6 +244,22 @@ def main():
                                       ("qwen3-q4_1", "<f4", 5, 2), ("bitnet-f32", "<f4", 5, 1)):
         model = Model(name)
         write(os.path.join(out, name), model, dense(model, dtype), style=style, parts=parts)
+    one = {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": True, "desc_act": False}
+    for name, end, kind, pack, settings in (
+            ("llama-q4_0", "gptq", "Q4_0", lambda *parts: gptq(*parts, 4, True), one),
+            ("llama-q4_0", "gptq_v2", "Q4_0", lambda *parts: gptq(*parts, 4, False),
+             {**one, "checkpoint_format": "gptq_v2"}),
+            ("llama-q2_0", "gptq", "Q2_0", lambda *parts: gptq(*parts, 2, True), {**one, "bits": 2, "group_size": 64}),
+            ("llama-q8_0", "gptq", "Q8_0", lambda *parts: gptq(*parts, 8, True), {**one, "bits": 8}),
+            ("llama-q4_0", "awq", "Q4_0", awq,
+             {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"}),
+            ("bitnet-b1.58-i2_s", "auto", "I2_S", lambda codes, scale, _: bitnet(codes, scale[0, 0], False),
+             {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "offline"}),
+            ("bitnet-b1.58-i2_s", "divides", "I2_S", lambda codes, scale, _: bitnet(codes, scale[0, 0], True),
+             {"quant_method": "bitnet"})):
+        model = Model(name)
+        write(os.path.join(out, f"{name}+{end}"), model, packed(model, kind, pack), {"quantization_config": settings})
+    write_random(os.path.join(os.path.dirname(out), "packed.safetensors"))
 
 
 if __name__ == "__main__":

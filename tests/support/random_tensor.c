@@ -62,6 +62,11 @@ uint8_t *crumb_test_random_tensor(crumb_type type, uint64_t m, uint64_t k, uint6
             block[info->scale_offset] = (uint8_t)(120 + crumb_test_random(&seed) % 16);
             continue;
         }
+        if (info->scale_kind == CRUMB_SCALE_F32) {
+            const float values[2] = {random_value(&seed), random_value(&seed)};
+            memcpy(block, values, sizeof values);
+            continue;
+        }
         put_f16(block + info->scale_offset, random_value(&seed));
         if (info->has_min) put_f16(block + info->min_offset, random_value(&seed));
     }

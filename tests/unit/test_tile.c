@@ -214,6 +214,45 @@ static void expect_refusal(crumb_type type, uint64_t k, size_t at, const void *b
     release(&p);
 }
 
+/* Scale and min of all blocks become those of the first of each `run`; the mins zero where they are to be forgotten. */
+static void repeat_scales(packed *p, uint64_t run, bool mins) {
+    const crumb_type_info *info = crumb_type_get_info(p->matrix.type);
+    for (uint64_t row = 0; row < p->matrix.m; row++)
+        for (uint64_t b = 0; b < p->matrix.k / info->block; b++) {
+            uint8_t *blocks = p->tensor + row * crumb_type_row_bytes(p->matrix.type, p->matrix.k);
+            memcpy(blocks + b * info->block_bytes, blocks + b / run * run * info->block_bytes, 8);
+            if (!mins) memset(blocks + b * info->block_bytes + 4, 0, 4);
+        }
+}
+
+static void repeated_scales_are_kept_once(void **state) {
+    (void)state;
+    static const struct {
+        crumb_type type;
+        uint64_t n_blocks, run;
+        bool mins;
+        uint32_t group;
+    } cases[] = {{CRUMB_TYPE_INT4, 8, 4, true, 128},
+                 {CRUMB_TYPE_INT4, 8, 8, false, 128},
+                 {CRUMB_TYPE_INT2, 6, 2, true, 64},
+                 {CRUMB_TYPE_INT3, 6, 6, false, 64}, /* 6 is no multiple of 4 */
+                 {CRUMB_TYPE_INT8, 5, 1, false, 32}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        enum { M = 35 };
+        const crumb_type type = cases[i].type;
+        packed p = pack_random(type, M, cases[i].n_blocks * 32);
+        crumb_error err = {0};
+        repeat_scales(&p, cases[i].run, cases[i].mins);
+        free(p.base);
+        assert_int_equal(pack(&p, type, M, p.matrix.k, &err), CRUMB_OK);
+        crumb_matrix_widen_groups(&p.matrix);
+        assert_int_equal(p.matrix.group, cases[i].group);
+        assert_true((p.matrix.mins != NULL) == cases[i].mins);
+        rows_equal(&p, type);
+        release(&p);
+    }
+}
+
 static void damaged_scales_and_codes_are_refused(void **state) {
     (void)state;
     static const uint16_t f16_bad[] = {0x7c00, 0xfc00, 0x7e01, 0xffff}, bf16_bad[] = {0x7f80, 0xff80, 0x7fc1, 0xffff};
@@ -221,7 +260,7 @@ static void damaged_scales_and_codes_are_refused(void **state) {
         for (int type = CRUMB_TYPE_Q4_0; type < CRUMB_TYPE_COUNT; type++) {
             const crumb_type_info *info = crumb_type_get_info((crumb_type)type);
             uint64_t k = 3 * info->block, at = 17 * crumb_type_row_bytes((crumb_type)type, k) + 2 * info->block_bytes;
-            if (info->scale_kind == CRUMB_SCALE_TENSOR || info->scale_kind == CRUMB_SCALE_E8M0) continue;
+            if (info->scale_kind != CRUMB_SCALE_F16 && info->scale_kind != CRUMB_SCALE_LEVELS) continue;
             expect_refusal((crumb_type)type, k, at + info->scale_offset, &f16_bad[i], 2, "row 17, block 2");
             if (info->has_min)
                 expect_refusal((crumb_type)type, k, at + info->min_offset, &f16_bad[i], 2, "row 17, block 2");
@@ -368,6 +407,7 @@ int main(void) {
         cmocka_unit_test(padding_rows_have_zero_scales),
         cmocka_unit_test(ranges_of_tile_rows_add_up),
         cmocka_unit_test(plane_order_matches_the_tiles),
+        cmocka_unit_test(repeated_scales_are_kept_once),
         cmocka_unit_test(damaged_scales_and_codes_are_refused),
         cmocka_unit_test(equal_scales_of_rows_are_merged),
         cmocka_unit_test(largest_finite_values_are_kept),

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static const char *const files[CRUMB_TYPE_COUNT] = {
+static const char *const files[CRUMB_TYPE_GGUF_COUNT] = {
     [CRUMB_TYPE_F32] = "f32",       [CRUMB_TYPE_F16] = "f16",       [CRUMB_TYPE_BF16] = "bf16",
     [CRUMB_TYPE_Q4_0] = "q4_0",     [CRUMB_TYPE_Q4_1] = "q4_1",     [CRUMB_TYPE_Q8_0] = "q8_0",
     [CRUMB_TYPE_TQ1_0] = "tq1_0",   [CRUMB_TYPE_TQ2_0] = "tq2_0",   [CRUMB_TYPE_I2_S] = "i2_s",
@@ -66,7 +66,7 @@ static void same_floats(const fixture *f, uint64_t row, const float *got) {
 static void every_type_decodes_as_the_oracle(void **state) {
     (void)state;
     int n_compared = 0;
-    for (int type = 0; type < CRUMB_TYPE_COUNT; type++)
+    for (int type = 0; type < CRUMB_TYPE_GGUF_COUNT; type++)
         for (int i = 0; i < 2; i++) {
             fixture f = open_fixture((crumb_type)type, i ? "quantized" : "random");
             if (f.tensor) {
@@ -97,7 +97,7 @@ static void every_type_decodes_as_the_oracle(void **state) {
 /* Codes, scales and mins are the logical form: w = scale * (mul * u - sub) + min, or scale * codebook[u]. */
 static void decoded_parts_make_up_the_weights(void **state) {
     (void)state;
-    for (int type = CRUMB_TYPE_Q4_0; type < CRUMB_TYPE_COUNT; type++) {
+    for (int type = CRUMB_TYPE_Q4_0; type < CRUMB_TYPE_GGUF_COUNT; type++) {
         const crumb_type_info *info = crumb_type_get_info((crumb_type)type);
         fixture f = open_fixture((crumb_type)type, "random");
         uint8_t codes[1024];

@@ -50,7 +50,7 @@ static void print_formats(void) {
               "tokenizer.json). Architectures: %s. Tensor types:\n\n",
               crumb_arch_names());
     cli_print("  %-12s %12s %6s  %s\n", "type", "bits/weight", "codes", "activations by default");
-    for (int t = 0; t < CRUMB_TYPE_COUNT; t++) {
+    for (int t = 0; t < CRUMB_TYPE_GGUF_COUNT; t++) {
         const crumb_type_info *info = crumb_type_get_info((crumb_type)t);
         char codes[16];
         snprintf(codes, sizeof codes, info->bits ? "u%u" : "dense", info->bits);

@@ -67,7 +67,9 @@ const cli_subcommand cli_subcommands[] = {
      cli_plan},
     {"convert", CLI_CONVERT, "IN OUT [options]", "write a model as a GGUF file",
      "Writes a model as one GGUF file, which llama.cpp reads as well: from a folder as Hugging Face's transformers "
-     "writes it, or from the parts of a split GGUF file. Weights keep their type. Until all is there the file is "
+     "writes it, or from the parts of a split GGUF file. Weights keep their type; those of GPTQ and AWQ, for which "
+     "GGUF has none, "
+     "become f16. Until all is there the file is "
      "called "
      "OUT.partial; the same command takes up what an earlier run left of it.",
      cli_convert},

@@ -1,0 +1,366 @@
+/* Low-bit weights in safetensors: BitNet's, GPTQ's and AWQ's. Codes, scales and zero points become blocks of the types
+ * that hold them exactly, w = scale * (code - zero). */
+#include "host/base/file.h"
+#include "host/base/half.h"
+#include "host/checkpoint/internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BLOCK = 32 }; /* weights of a block: as many 32-bit words as a code has bits */
+
+/* ---- quantization_config ------------------------------------------------------------------------------------- */
+
+typedef struct reader {
+    const cJSON *q;
+    const char *path;
+    struct checkpoint_packing *out;
+    crumb_error *err;
+} reader;
+
+static crumb_status unsupported(const reader *r, const char *key, const char *value) {
+    return crumb_fail(r->err, CRUMB_ERR_UNSUPPORTED,
+                      "%s: key 'quantization_config.%s': '%.60s' is something that crumb does not do", r->path, key,
+                      value);
+}
+
+/* One of `accepted` ("a|b"), the first where the key is absent. */
+static crumb_status get_word(const reader *r, const char *key, const char *accepted, const char **out) {
+    const cJSON *v = checkpoint_get(r->q, key);
+    const char *text = cJSON_IsString(v) ? v->valuestring : "?";
+    *out = accepted;
+    if (!v) return CRUMB_OK;
+    for (const char *p = accepted; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
+        if (strcspn(p, "|") == strlen(text) && strncmp(p, text, strlen(text)) == 0) return *out = p, CRUMB_OK;
+    return unsupported(r, key, text);
+}
+
+static bool is_word(const char *found, const char *word) {
+    return strcspn(found, "|") == strlen(word) && strncmp(found, word, strlen(word)) == 0;
+}
+
+static crumb_status get_integer(const reader *r, const char *key, int *out) {
+    const cJSON *v = checkpoint_get(r->q, key);
+    if (!cJSON_IsNumber(v) || v->valuedouble != floor(v->valuedouble) || fabs(v->valuedouble) > 1 << 20)
+        return crumb_fail(r->err, CRUMB_ERR_FORMAT, "%s: key 'quantization_config.%s': not a whole number", r->path,
+                          key);
+    *out = (int)v->valuedouble;
+    return CRUMB_OK;
+}
+
+static crumb_status read_bits_and_group(const reader *r) {
+    int bits, group;
+    CRUMB_TRY(get_integer(r, "bits", &bits));
+    CRUMB_TRY(get_integer(r, "group_size", &group));
+    if (bits != 2 && bits != 3 && bits != 4 && bits != 8) return unsupported(r, "bits", "other than 2, 3, 4 and 8");
+    if (group != -1 && group < 1) return unsupported(r, "group_size", "neither -1 nor a number of weights");
+    r->out->bits = (uint8_t)bits;
+    r->out->group = group == -1 ? 0 : (uint32_t)group;
+    return CRUMB_OK;
+}
+
+static crumb_status read_gptq(const reader *r) {
+    const char *format;
+    const cJSON *dynamic = checkpoint_get(r->q, "dynamic");
+    CRUMB_TRY(get_word(r, "checkpoint_format", "gptq|gptq_v2", &format));
+    CRUMB_TRY(get_word(r, "pack_dtype", "int32", &(const char *){NULL}));
+    if (dynamic && dynamic->child) return unsupported(r, "dynamic", "settings of single layers");
+    r->out->method = CHECKPOINT_GPTQ;
+    r->out->zeros_less_one = is_word(format, "gptq");
+    return read_bits_and_group(r);
+}
+
+static crumb_status read_awq(const reader *r) {
+    const char *unused;
+    CRUMB_TRY(get_word(r, "version", "gemm|GEMM", &unused)); /* others have another order of bits */
+    CRUMB_TRY(read_bits_and_group(r));
+    if (r->out->bits != 4) return unsupported(r, "bits", "other than 4");
+    if (cJSON_IsFalse(checkpoint_get(r->q, "zero_point"))) return unsupported(r, "zero_point", "false");
+    r->out->method = CHECKPOINT_AWQ;
+    return CRUMB_OK;
+}
+
+/* transformers' defaults: layers that divide, weights packed beforehand. */
+static crumb_status read_bitnet(const reader *r) {
+    const char *layers, *mode;
+    CRUMB_TRY(get_word(r, "linear_class", "bitlinear|autobitlinear", &layers));
+    CRUMB_TRY(get_word(r, "quantization_mode", "offline", &mode));
+    if (cJSON_IsTrue(checkpoint_get(r->q, "use_rms_norm"))) return unsupported(r, "use_rms_norm", "true");
+    *r->out =
+        (struct checkpoint_packing){.method = CHECKPOINT_BITNET, .bits = 2, .divides = is_word(layers, "bitlinear")};
+    return CRUMB_OK;
+}
+
+crumb_status checkpoint_packing_read(const cJSON *quantization, const char *path, struct checkpoint_packing *out,
+                                     crumb_error *err) {
+    const reader r = {.q = quantization, .path = path, .out = out, .err = err};
+    *out = (struct checkpoint_packing){.method = CHECKPOINT_PLAIN};
+    if (!quantization) return CRUMB_OK;
+    const char *method = checkpoint_text(quantization, "quant_method");
+    if (strcmp(method, "gptq") == 0) return read_gptq(&r);
+    if (strcmp(method, "awq") == 0) return read_awq(&r);
+    if (strcmp(method, "bitnet") == 0) return read_bitnet(&r);
+    return unsupported(&r, "quant_method", method);
+}
+
+bool checkpoint_is_packed(const struct checkpoint_packing *p, const char *part, crumb_dtype dtype) {
+    if (p->method == CHECKPOINT_BITNET) return strcmp(part, "weight") == 0 && dtype == CRUMB_DTYPE_U8;
+    return p->method != CHECKPOINT_PLAIN && strcmp(part, "qweight") == 0;
+}
+
+bool checkpoint_is_beside(const struct checkpoint_packing *p, const char *part) {
+    if (p->method == CHECKPOINT_BITNET) return strcmp(part, "weight_scale") == 0;
+    if (p->method == CHECKPOINT_PLAIN) return false;
+    return strcmp(part, "qzeros") == 0 || strcmp(part, "scales") == 0 || strcmp(part, "g_idx") == 0;
+}
+
+/* ---- shapes -------------------------------------------------------------------------------------------------- */
+
+static crumb_status fail(const crumb_safetensors *files, const crumb_safetensor *t, const char *problem,
+                         crumb_error *err) {
+    return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: tensor '%.80s': %s", crumb_safetensors_path(files, t), t->name,
+                      problem);
+}
+
+/* The tensor beside t->from whose name ends with `part`. */
+static const crumb_safetensor *beside(const crumb_safetensors *files, const checkpoint_tensor *t, const char *part) {
+    char name[512];
+    const char *dot = strrchr(t->from->name, '.');
+    const int n = snprintf(name, sizeof name, "%.*s.%s", (int)(dot - t->from->name), t->from->name, part);
+    return n > 0 && (size_t)n < sizeof name ? crumb_safetensors_find(files, name) : NULL;
+}
+
+static bool is_shaped(const crumb_safetensor *t, crumb_dtype dtype, uint64_t rows, uint64_t columns) {
+    return t->dtype == dtype && t->n_dims == 2 && t->dims[0] == rows && t->dims[1] == columns;
+}
+
+static bool is_float(crumb_dtype dtype) {
+    return dtype == CRUMB_DTYPE_F16 || dtype == CRUMB_DTYPE_BF16 || dtype == CRUMB_DTYPE_F32;
+}
+
+static float load_float(const crumb_safetensors *files, const crumb_safetensor *t, uint64_t i) {
+    const uint8_t *data = crumb_safetensors_data(files, t);
+    uint16_t half;
+    float value;
+    if (t->dtype == CRUMB_DTYPE_F32) return memcpy(&value, data + 4 * i, 4), value;
+    memcpy(&half, data + 2 * i, 2);
+    return t->dtype == CRUMB_DTYPE_F16 ? crumb_f16_to_f32(half) : crumb_bf16_to_f32(half);
+}
+
+static crumb_status plan_bitnet(const crumb_safetensors *files, checkpoint_tensor *t, crumb_gguf_tensor *d,
+                                crumb_error *err) {
+    const crumb_safetensor *from = t->from;
+    if (from->n_dims != 2 || from->n_values == 0 || from->dims[0] > UINT32_MAX)
+        return fail(files, from, "not a matrix of packed rows", err);
+    t->kind = CHECKPOINT_TERNARY;
+    t->m = 4 * from->dims[0];
+    t->k = from->dims[1];
+    t->scales = beside(files, t, "weight_scale");
+    if (!t->scales) return fail(files, from, "there is no weight_scale beside it", err);
+    if (!is_float(t->scales->dtype) || t->scales->n_values != 1) return fail(files, t->scales, "not one number", err);
+    d->type = CRUMB_TYPE_I2_S;
+    return crumb_type_gguf_id(d->type, &d->type_id, err);
+}
+
+typedef struct group_check {
+    const crumb_safetensors *files;
+    const checkpoint_tensor *t;
+    bool shared; /* every block of columns lies in one group: then it has one scale */
+} group_check;
+
+/* Runs inside crumb_file_guard. */
+static crumb_status check_groups(void *ctx, crumb_error *err) {
+    group_check *c = ctx;
+    (void)err;
+    const uint8_t *groups = c->t->group_of ? crumb_safetensors_data(c->files, c->t->group_of) : NULL;
+    c->shared = groups || !c->t->packing->group || c->t->packing->group % BLOCK == 0;
+    for (uint64_t i = 0; groups && i < c->t->k && c->shared; i++)
+        c->shared = memcmp(groups + 4 * i, groups + 4 * (i / BLOCK * BLOCK), 4) == 0;
+    return CRUMB_OK;
+}
+
+/* Shapes of both; of one column of words either 32 / bits columns (AWQ) or, as a stream of bits, 32 codes along K. */
+static crumb_status check_grouped(const crumb_safetensors *files, checkpoint_tensor *t, crumb_error *err) {
+    const crumb_safetensor *from = t->from;
+    const bool awq = t->packing->method == CHECKPOINT_AWQ;
+    const uint32_t bits = t->packing->bits;
+    if (from->dtype != CRUMB_DTYPE_I32 || from->n_dims != 2 || from->n_values == 0 || from->dims[0] > UINT32_MAX ||
+        from->dims[1] > UINT32_MAX)
+        return fail(files, from, "not a matrix of I32", err);
+    t->k = awq ? from->dims[0] : from->dims[0] * BLOCK / bits;
+    t->m = awq ? from->dims[1] * 8 : from->dims[1];
+    if (t->k % BLOCK != 0 || t->m % BLOCK != 0) return fail(files, from, "rows or columns are no multiple of 32", err);
+    const uint64_t group = t->packing->group ? t->packing->group : t->k, n_groups = (t->k + group - 1) / group;
+    t->scales = beside(files, t, "scales");
+    t->zeros = beside(files, t, "qzeros");
+    t->group_of = awq ? NULL : beside(files, t, "g_idx");
+    if (!t->scales || !t->zeros) return fail(files, from, "there are no scales and qzeros beside it", err);
+    if (!is_float(t->scales->dtype) || !is_shaped(t->scales, t->scales->dtype, n_groups, t->m))
+        return fail(files, t->scales, "its shape does not fit the weights and group_size", err);
+    if (!is_shaped(t->zeros, CRUMB_DTYPE_I32, n_groups, t->m * bits / 32))
+        return fail(files, t->zeros, "its shape does not fit the weights and group_size", err);
+    if (t->group_of &&
+        (t->group_of->dtype != CRUMB_DTYPE_I32 || t->group_of->n_dims != 1 || t->group_of->dims[0] != t->k))
+        return fail(files, t->group_of, "not an I32 for each column", err);
+    return CRUMB_OK;
+}
+
+static crumb_status plan_grouped(const crumb_safetensors *files, checkpoint_tensor *t, crumb_gguf_tensor *d,
+                                 crumb_error *err) {
+    static const crumb_type types[9] = {
+        [2] = CRUMB_TYPE_INT2, [3] = CRUMB_TYPE_INT3, [4] = CRUMB_TYPE_INT4, [8] = CRUMB_TYPE_INT8};
+    CRUMB_TRY(check_grouped(files, t, err));
+    group_check check = {files, t, false};
+    CRUMB_TRY(crumb_file_guard(crumb_safetensors_path(files, t->from), check_groups, &check, err));
+    t->kind = check.shared ? CHECKPOINT_CODES : CHECKPOINT_HALVES;
+    d->type = check.shared ? types[t->packing->bits] : CRUMB_TYPE_F16;
+    d->type_id = check.shared ? UINT32_MAX : 1; /* GGUF has no such types */
+    return CRUMB_OK;
+}
+
+crumb_status checkpoint_packed_plan(crumb_safetensors *files, checkpoint_tensor *t, crumb_gguf_tensor *d,
+                                    crumb_error *err) {
+    CRUMB_TRY(t->packing->method == CHECKPOINT_BITNET ? plan_bitnet(files, t, d, err) : plan_grouped(files, t, d, err));
+    if (t->n_heads && (t->m % t->n_heads != 0 || t->m / t->n_heads % 2 != 0))
+        return fail(files, t->from, "its rows are not whole heads of config.json", err);
+    d->dims[0] = t->k;
+    d->dims[1] = t->m;
+    return CRUMB_OK;
+}
+
+/* ---- BitNet: bits 2i of row p of bytes are row i * (m / 4) + p --------------------------------------------- */
+
+static crumb_status make_ternary(const crumb_safetensors *files, const checkpoint_tensor *t, uint8_t *out,
+                                 crumb_error *err) {
+    const uint8_t *in = crumb_safetensors_data(files, t->from);
+    const uint64_t row_bytes = crumb_type_row_bytes(CRUMB_TYPE_I2_S, t->k);
+    for (uint64_t m = 0; m < t->m; m++) {
+        const uint64_t row = checkpoint_row_from(t, t->m, m), shift = 2 * (row / (t->m / 4));
+        const uint8_t *bytes = in + row % (t->m / 4) * t->k;
+        for (uint64_t i = 0; i < row_bytes; i++) { /* 32 bytes of four codes each, 32 apart, the first highest */
+            const uint8_t *c = bytes + i / 32 * 128 + i % 32;
+            const unsigned codes[4] = {c[0] >> shift & 3, c[32] >> shift & 3, c[64] >> shift & 3, c[96] >> shift & 3};
+            out[m * row_bytes + i] = (uint8_t)(codes[0] << 6 | codes[1] << 4 | codes[2] << 2 | codes[3]);
+        }
+    }
+    const float stored = load_float(files, t->scales, 0), scale = t->packing->divides ? 1 / stored : stored;
+    if (!isfinite(stored) || !isfinite(scale))
+        return fail(files, t->scales, "the scale is not a number to compute with; the file is damaged", err);
+    memcpy(out + t->m * row_bytes, &scale, sizeof scale); /* the rest is zero already */
+    return CRUMB_OK;
+}
+
+/* ---- GPTQ and AWQ -------------------------------------------------------------------------------------------- */
+
+static uint32_t load_word(const uint8_t *words, uint64_t i) {
+    uint32_t word;
+    memcpy(&word, words + 4 * i, 4);
+    return word;
+}
+
+/* Code i of a stream of bits whose words are `stride` apart. */
+static unsigned stream_code(const uint8_t *words, uint64_t stride, unsigned bits, uint64_t i) {
+    const uint64_t at = i * bits, word = at / 32, shift = at % 32;
+    uint64_t pair = load_word(words, word * stride);
+    if (shift + bits > 32) pair |= (uint64_t)load_word(words, (word + 1) * stride) << 32;
+    return (unsigned)(pair >> shift & ((1u << bits) - 1));
+}
+
+/* The columns of an AWQ word stand in this order. */
+static unsigned awq_code(const uint8_t *words, uint64_t row_words, uint64_t row, uint64_t column) {
+    static const uint8_t at[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+    return load_word(words, row * row_words + column / 8) >> 4 * at[column % 8] & 15;
+}
+
+static unsigned code_of(const crumb_safetensors *files, const checkpoint_tensor *t, uint64_t row, uint64_t k) {
+    const uint8_t *words = crumb_safetensors_data(files, t->from);
+    if (t->packing->method == CHECKPOINT_AWQ) return awq_code(words, t->m / 8, k, row);
+    return stream_code(words + 4 * row, t->m, t->packing->bits, k);
+}
+
+static unsigned zero_of(const crumb_safetensors *files, const checkpoint_tensor *t, uint64_t group, uint64_t row) {
+    const uint8_t *words = crumb_safetensors_data(files, t->zeros);
+    const unsigned bits = t->packing->bits;
+    if (t->packing->method == CHECKPOINT_AWQ) return awq_code(words, t->m / 8, group, row);
+    const unsigned stored = stream_code(words + 4 * group * t->zeros->dims[1], 1, bits, row);
+    return t->packing->zeros_less_one ? (stored + 1) & ((1u << bits) - 1) : stored;
+}
+
+static crumb_status group_of(const crumb_safetensors *files, const checkpoint_tensor *t, uint64_t k, uint64_t *out,
+                             crumb_error *err) {
+    *out = t->packing->group ? k / t->packing->group : 0;
+    if (t->group_of) *out = load_word(crumb_safetensors_data(files, t->group_of), k);
+    if (*out < t->scales->dims[0]) return CRUMB_OK;
+    return fail(files, t->group_of ? t->group_of : t->from, "a group that there is no scale for; the file is damaged",
+                err);
+}
+
+/* Scale and zero point of a row in a group. */
+static crumb_status scale_of(const crumb_safetensors *files, const checkpoint_tensor *t, uint64_t group, uint64_t row,
+                             float *scale, unsigned *zero, crumb_error *err) {
+    *scale = load_float(files, t->scales, group * t->m + row);
+    *zero = zero_of(files, t, group, row);
+    return isfinite(*scale) ? CRUMB_OK : fail(files, t->scales, "NaN or infinite; the file is damaged", err);
+}
+
+static void put_codes(const uint8_t codes[BLOCK], unsigned bits, uint8_t *out) {
+    memset(out, 0, (size_t)4 * bits);
+    for (unsigned i = 0; i < BLOCK; i++) {
+        const unsigned at = i * bits, wide = (unsigned)codes[i] << at % 8;
+        out[at / 8] |= (uint8_t)wide;
+        if (at % 8 + bits > 8) out[at / 8 + 1] |= (uint8_t)(wide >> 8);
+    }
+}
+
+/* Rows m of one block of columns. */
+static crumb_status make_block(const crumb_safetensors *files, const checkpoint_tensor *t, uint64_t block, uint64_t m,
+                               uint8_t *out, crumb_error *err) {
+    const uint64_t row = checkpoint_row_from(t, t->m, m);
+    const unsigned bits = t->packing->bits, middle = 1u << (bits - 1);
+    uint8_t codes[BLOCK];
+    uint64_t group;
+    unsigned zero;
+    float scale;
+    CRUMB_TRY(group_of(files, t, block * BLOCK, &group, err));
+    CRUMB_TRY(scale_of(files, t, group, row, &scale, &zero, err));
+    const float min = scale * (float)((int)middle - (int)zero);
+    for (unsigned i = 0; i < BLOCK; i++) codes[i] = (uint8_t)code_of(files, t, row, block * BLOCK + i);
+    memcpy(out, &scale, 4);
+    memcpy(out + 4, &min, 4);
+    put_codes(codes, bits, out + 8);
+    return CRUMB_OK;
+}
+
+static crumb_status make_codes(const crumb_safetensors *files, const checkpoint_tensor *t, uint8_t *out,
+                               crumb_error *err) {
+    const uint64_t block_bytes = 8 + 4 * (uint64_t)t->packing->bits, n_blocks = t->k / BLOCK;
+    for (uint64_t b = 0; b < n_blocks; b++) /* as the file's words lie */
+        for (uint64_t m = 0; m < t->m; m++)
+            CRUMB_TRY(make_block(files, t, b, m, out + (m * n_blocks + b) * block_bytes, err));
+    return CRUMB_OK;
+}
+
+static crumb_status make_halves(const crumb_safetensors *files, const checkpoint_tensor *t, uint8_t *out,
+                                crumb_error *err) {
+    for (uint64_t k = 0; k < t->k; k++) {
+        uint64_t group;
+        CRUMB_TRY(group_of(files, t, k, &group, err));
+        for (uint64_t m = 0; m < t->m; m++) {
+            const uint64_t row = checkpoint_row_from(t, t->m, m);
+            unsigned zero;
+            float scale;
+            CRUMB_TRY(scale_of(files, t, group, row, &scale, &zero, err));
+            const float w = scale * (float)((int)code_of(files, t, row, k) - (int)zero);
+            const uint16_t half = crumb_f32_to_f16(w);
+            memcpy(out + 2 * (m * t->k + k), &half, 2);
+        }
+    }
+    return CRUMB_OK;
+}
+
+crumb_status checkpoint_packed_make(crumb_safetensors *files, const checkpoint_tensor *t, uint8_t *out,
+                                    crumb_error *err) {
+    if (t->kind == CHECKPOINT_TERNARY) return make_ternary(files, t, out, err);
+    return t->kind == CHECKPOINT_CODES ? make_codes(files, t, out, err) : make_halves(files, t, out, err);
+}
