@@ -27,7 +27,7 @@ static crumb_status choose_isa(const char *target, crumb_isa *out, crumb_error *
             "target '%s': no such tier; there are scalar, avx2, avxvnni, avxvnniint8, avx512ymm and avx512vnni",
             target);
     if (!crumb_isa_available(*out))
-        return crumb_fail(err, CRUMB_ERR_DEVICE, "target '%s': this processor has only %s", target,
+        return crumb_fail(err, CRUMB_ERR_DEVICE, "target '%s': this processor cannot run it; its best is %s", target,
                           crumb_isa_name(crumb_isa_best()));
     return CRUMB_OK;
 }

@@ -59,7 +59,10 @@ typedef void crumb_quantize_fn(const float *x, size_t x_stride, uint32_t k, unsi
 /* Fills rows [n0, n1) of x->interleaved [n][K'] for weights of `bits`: once for all chunks of a layer, where a GEMM
  * would do it for each. n0 is a multiple of CRUMB_INTERLEAVE_ROWS, n1 as well or the last row. */
 typedef void crumb_interleave_fn(const crumb_q8 *x, unsigned bits, uint32_t n0, uint32_t n1);
-enum { CRUMB_INTERLEAVE_ROWS = 12 }; /* a multiple of every tier's register blocks */
+enum {
+    CRUMB_INTERLEAVE_ROWS = 12, /* a multiple of every tier's register blocks */
+    CRUMB_STRIP_TILES = 2       /* tile-rows that a GEMM takes at once, in some tiers */
+};
 
 /* What changes a kernel's speed and not its results: `crumb tune` finds values for a machine. 0 is a default. */
 typedef struct crumb_cpu_knobs {

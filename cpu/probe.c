@@ -135,7 +135,7 @@ crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err) {
     probe->n_windows = (uint32_t)(probe->n_bytes / window_bytes);
     probe->n_chunks = 0;
     for (uint32_t at = 0; at < n_units; probe->bounds[++probe->n_chunks] = at)
-        at = crumb_chunk_end(at, n_units, READ_UNIT, crumb_pool_threads(probe->pool), 0);
+        at = crumb_chunk_end(at, n_units, READ_UNIT, 1, crumb_pool_threads(probe->pool), 0);
     if (probe->n_bytes > crumb_memory_available_bytes() / 2)
         return crumb_fail(err, CRUMB_ERR_MEMORY, "measuring memory takes %llu MB, more than half of what is free",
                           (unsigned long long)(probe->n_bytes >> 20));

@@ -168,10 +168,11 @@ static crumb_status cut_chunks(crumb_recorder *r, crumb_step *s, uint32_t n_unit
     const uint64_t unit_bytes = crumb_matrix_codes_bytes(w) / crumb_div_up(w->m, CRUMB_TILE_ROWS);
     for (int many = 0; many < 2; many++) {
         crumb_chunks *chunks = &s->linear.chunks[many];
+        const uint32_t step = many ? CRUMB_STRIP_TILES : 1;
         chunks->first = (uint32_t)r->n_chunk_bounds;
         CRUMB_TRY(add_bound(r, 0, err));
         for (uint32_t at = 0; at < n_units; chunks->n++) {
-            at = crumb_chunk_end(at, n_units, unit_bytes, r->p->n_threads, part->knobs[many].share);
+            at = crumb_chunk_end(at, n_units, unit_bytes, step, r->p->n_threads, part->knobs[many].share);
             CRUMB_TRY(add_bound(r, at, err));
         }
     }

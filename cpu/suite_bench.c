@@ -149,7 +149,8 @@ static crumb_status choose(crumb_kernel_bench *b, size_t kernel, const char *kno
     b->args = crumb_trial_args(&b->trial, b->y, b->trial.params.m);
     b->args.knobs = crumb_cpu_knobs_parse(row->op, knobs);
     b->unit = row->layout ? row->layout->rows / CRUMB_TILE_ROWS : 1;
-    return row->layout ? crumb_trial_pack(&b->trial, row->layout, &b->args, err) : CRUMB_OK;
+    if (row->layout) CRUMB_TRY(crumb_trial_pack(&b->trial, row->layout, &b->args, err));
+    return row->op == CRUMB_CPU_GEMM ? crumb_trial_interleave(&b->trial, row->isa, &b->args, err) : CRUMB_OK;
 }
 
 static void flush(const void *p, uint64_t n_bytes) {
@@ -172,11 +173,12 @@ static double run_once(crumb_kernel_bench *b) {
 static void cut(crumb_kernel_bench *b) {
     const uint32_t n_units = (uint32_t)crumb_div_up(b->args.tile1, b->unit);
     const uint64_t unit_bytes = (uint64_t)b->unit * CRUMB_TILE_ROWS * b->trial.w.k * b->trial.w.bits / 8;
+    const uint32_t step = b->row->op == CRUMB_CPU_GEMM ? CRUMB_STRIP_TILES : 1;
     b->n_items = 0;
     for (uint32_t at = 0; at < n_units && b->n_items < MAX_CHUNKS; b->bounds[++b->n_items] = at)
         at = b->n_items + 1 == MAX_CHUNKS
                  ? n_units
-                 : crumb_chunk_end(at, n_units, unit_bytes, crumb_suite_machine_threads(b->machine),
+                 : crumb_chunk_end(at, n_units, unit_bytes, step, crumb_suite_machine_threads(b->machine),
                                    b->args.knobs.share);
 }
 

@@ -57,6 +57,18 @@ crumb_status crumb_trial_pack(crumb_trial *t, const crumb_cpu_layout *layout, cr
     return CRUMB_OK;
 }
 
+crumb_status crumb_trial_interleave(crumb_trial *t, crumb_isa isa, crumb_linear_args *args, crumb_error *err) {
+    crumb_interleave_fn *interleave = crumb_cpu_interleave_select(isa);
+    const size_t n_codes = (size_t)t->params.n * t->x.k_padded;
+    if (!interleave || !t->params.bits) return CRUMB_OK;
+    if (!t->interleaved) CRUMB_TRY(allocate(n_codes, &t->interleaved, err));
+    if (!t->reach) CRUMB_TRY(allocate(n_codes / CRUMB_TILE_K * CRUMB_Q8_REACH * sizeof(uint16_t), &t->reach, err));
+    args->x.interleaved = t->interleaved;
+    args->x.reach = t->reach;
+    interleave(&args->x, t->params.bits, 0, t->params.n);
+    return CRUMB_OK;
+}
+
 static double compute_power(const crumb_trial *t, const float *y) {
     const crumb_trial_params *p = &t->params;
     float *row = t->scratch;

@@ -6,7 +6,9 @@
 
 /* The end of the chunk that begins at unit `at` of n_units: large chunks first and ever smaller ones, so that there are
  * few calls and long streams, and still no thread waits long for the last. A unit is some tile-rows with unit_bytes of
- * weights; share: a chunk is 1 / (share * n_threads) of what is left, 0 a default. */
-uint32_t crumb_chunk_end(uint32_t at, uint32_t n_units, uint64_t unit_bytes, int n_threads, uint32_t share);
+ * weights; share: a chunk is 1 / (share * n_threads) of what is left, 0 a default. All but the last are multiples of
+ * `step` units. */
+uint32_t crumb_chunk_end(uint32_t at, uint32_t n_units, uint64_t unit_bytes, uint32_t step, int n_threads,
+                         uint32_t share);
 
 #endif

@@ -89,7 +89,7 @@ static void take_share(work *w, int core, running *r) {
 }
 
 static void take_chunk(work *w, running *r) {
-    const uint32_t end = crumb_chunk_end(w->at, w->op->n_units, w->op->unit_bytes, w->n_cores, 0);
+    const uint32_t end = crumb_chunk_end(w->at, w->op->n_units, w->op->unit_bytes, 1, w->n_cores, 0);
     r->left = end - w->at;
     r->wait_us = w->chunk_us;
     r->share = -1;

@@ -30,7 +30,7 @@ SIMD_INLINE int gemv_streams(int bits, int columns) {
 
 enum {
     GEMM_REGISTER_COLUMNS = 6, /* 12 accumulators */
-    GEMM_WHOLE_COLUMNS = 4
+    GEMM_WHOLE_COLUMNS = 6
 };
 
 #endif

@@ -30,6 +30,16 @@ SIMD_INLINE uint8_t *panel_split(const uint8_t *block, int bits, uint8_t *out) {
     return out + BLOCK_STEPS * LINE_BYTES;
 }
 
+/* Operands become codes times mul, which are bytes: 32-bit accumulators hold their sums as well. */
+SIMD_INLINE void panel_multiply(uint8_t *panel, uint32_t n_steps, int mul) {
+    for (uint8_t *end = panel + (size_t)n_steps * LINE_BYTES; panel < end; panel += 4 * SIMD_LANES) {
+        const vint codes = v_load(panel);
+        vint product = codes;
+        for (int i = 1; i < mul; i++) product = v_add(product, codes); /* no byte overflows into the next */
+        v_store(panel, product);
+    }
+}
+
 SIMD_INLINE void panel(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out, const int bits,
                        const bool codebook) {
     /* What is unpacked at once: a line, one dword of each row, or a whole block. */

@@ -290,6 +290,8 @@ void crumb_trial_destroy(crumb_trial *t) {
     free(t->xf);
     free(t->bias);
     free(t->add);
+    free(t->interleaved);
+    free(t->reach);
     free(t->scratch);
     *t = (crumb_trial){0};
 }

@@ -47,7 +47,8 @@ struct crumb_trial {
     void *packed, *prepared; /* weights (crumb_pages_alloc) and activations in the layout that packed_for names */
     size_t packed_bytes;
     const void *packed_for;
-    double power; /* of the reference's results, for who judges errors by it; below 0: not asked yet */
+    void *interleaved, *reach; /* activations as x has them, for GEMMs */
+    double power;              /* of the reference's results, for who judges errors by it; below 0: not asked yet */
 };
 
 uint64_t crumb_random_u64(uint64_t *state);

@@ -119,10 +119,11 @@ static void compare_all(crumb_activation activation, const char *target, double 
     assert_true(good);
 }
 
-/* Each tier up to the best one of this machine. */
+/* Each tier of this machine. */
 static void for_each_target(crumb_activation activation, double max_nmse, const token_rule *rule) {
     for (int isa = CRUMB_ISA_SCALAR; isa <= (int)crumb_isa_best(); isa++) {
         char target[32];
+        if (!crumb_isa_available((crumb_isa)isa)) continue;
         snprintf(target, sizeof target, "cpu:%s", crumb_isa_name((crumb_isa)isa));
         compare_all(activation, target, max_nmse, rule);
     }

@@ -1,0 +1,162 @@
+/* The low-bit GEMM's side of activations: their order in a register block, what folds need of them, and the spans that
+ * accumulators hold. Included by gemm.h. */
+#ifndef CRUMB_CPU_LOWBIT_GEMM_COLUMNS_H
+#define CRUMB_CPU_LOWBIT_GEMM_COLUMNS_H
+
+#include "cpu/lowbit/gemm_block.h"
+
+SIMD_INLINE __m128i load_steps(const int8_t *p) {
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+/* Four steps of four, two or one column, k_padded apart; a step's columns lie together, steps to_stride apart. */
+SIMD_INLINE void interleave4(const int8_t *from, size_t k_padded, int8_t *to, size_t to_stride) {
+    __m128i a = load_steps(from), b = load_steps(from + k_padded);
+    __m128i c = load_steps(from + 2 * k_padded), d = load_steps(from + 3 * k_padded);
+    __m128i ab_low = _mm_unpacklo_epi32(a, b), cd_low = _mm_unpacklo_epi32(c, d);
+    __m128i ab_high = _mm_unpackhi_epi32(a, b), cd_high = _mm_unpackhi_epi32(c, d);
+    _mm_storeu_si128((__m128i *)(void *)to, _mm_unpacklo_epi64(ab_low, cd_low));
+    _mm_storeu_si128((__m128i *)(void *)(to + to_stride), _mm_unpackhi_epi64(ab_low, cd_low));
+    _mm_storeu_si128((__m128i *)(void *)(to + 2 * to_stride), _mm_unpacklo_epi64(ab_high, cd_high));
+    _mm_storeu_si128((__m128i *)(void *)(to + 3 * to_stride), _mm_unpackhi_epi64(ab_high, cd_high));
+}
+SIMD_INLINE void interleave2(const int8_t *from, size_t k_padded, int8_t *to, size_t to_stride) {
+    __m128i a = load_steps(from), b = load_steps(from + k_padded);
+    __m128i pairs[2] = {_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b)};
+    for (size_t i = 0; i < 4; i++) memcpy(to + i * to_stride, (const char *)pairs + 8 * i, 8);
+}
+SIMD_INLINE void interleave1(const int8_t *from, int8_t *to, size_t to_stride) {
+    for (size_t i = 0; i < 4; i++) memcpy(to + i * to_stride, from + 4 * i, 4);
+}
+
+/* n_columns columns in the order that register blocks read them, which is one stream, and their reach. Read in place,
+ * columns a power of two apart would compete for the same sets of the caches (a quarter of the speed on Zen 3). */
+SIMD_INLINE void gemm_interleave(const int8_t *columns, size_t k_padded, uint32_t n_columns, uint32_t wide, int8_t *out,
+                                 uint16_t *reach) {
+    for (uint32_t c = 0, n; c < n_columns; c += n) {
+        n = gemm_next_columns(n_columns - c, wide);
+        dot_reach(columns + c * k_padded, k_padded, n, reach + c * (k_padded / CRUMB_TILE_K) * CRUMB_Q8_REACH);
+        for (size_t k = 0; k < k_padded; k += 16) {
+            const int8_t *from = columns + c * k_padded + k;
+            int8_t *to = out + c * k_padded + k * n;
+            uint32_t i = 0;
+            for (; i + 4 <= n; i += 4) interleave4(from + i * k_padded, k_padded, to + (size_t)i * 4, (size_t)n * 4);
+            if (n & 2) interleave2(from + i * k_padded, k_padded, to + (size_t)i * 4, (size_t)n * 4);
+            if (n & 1) interleave1(from + (n - 1) * k_padded, to + ((size_t)n - 1) * 4, (size_t)n * 4);
+        }
+    }
+}
+
+/* What folds need of column c and group g. */
+SIMD_INLINE void gemm_prepare_one(const gemm_block *b, uint32_t c, uint32_t g, int zero) {
+    const crumb_q8 *x = &b->a->x;
+    const size_t from = (size_t)(b->n0 + c) * b->s.n_groups + g, to = g * b->stride + c;
+    const float sx = x->row_scale ? 1.0f : x->sx[from];
+    b->sx[to] = sx;
+    b->offsets[to] = -zero * x->qsum[from];
+    b->sx_qsums[to] = sx * (float)x->qsum[from];
+}
+
+/* The same for four columns and groups: rows of x become rows of four columns. */
+SIMD_INLINE void gemm_prepare_four(const gemm_block *b, uint32_t c, uint32_t g, int zero) {
+    const crumb_q8 *x = &b->a->x;
+    __m128 sx[4], qsums[4];
+    for (size_t i = 0; i < 4; i++) {
+        const size_t from = (b->n0 + c + i) * b->s.n_groups + g;
+        sx[i] = x->row_scale ? _mm_set1_ps(1.0f) : _mm_loadu_ps(x->sx + from);
+        qsums[i] = _mm_loadu_ps((const float *)(const void *)(x->qsum + from));
+    }
+    _MM_TRANSPOSE4_PS(sx[0], sx[1], sx[2], sx[3]);
+    _MM_TRANSPOSE4_PS(qsums[0], qsums[1], qsums[2], qsums[3]);
+    for (size_t i = 0; i < 4; i++) {
+        const size_t to = (g + i) * b->stride + c;
+        const __m128i qsum = _mm_castps_si128(qsums[i]);
+        _mm_storeu_ps(b->sx + to, sx[i]);
+        _mm_storeu_ps(b->sx_qsums + to, _mm_mul_ps(sx[i], _mm_cvtepi32_ps(qsum)));
+        _mm_storeu_si128((__m128i *)(void *)(b->offsets + to), _mm_mullo_epi32(_mm_set1_epi32(-zero), qsum));
+    }
+}
+
+/* What the folds of every strip need of the activations, in the order that it is read. */
+SIMD_INLINE void gemm_prepare(const gemm_block *b) {
+    const int zero = zero_point(b->a->w);
+    const uint32_t fours = b->n_columns / 4 * 4, n_groups = b->s.n_groups;
+    for (uint32_t c = 0; c < fours; c += 4) {
+        uint32_t g = 0;
+        for (; g + 4 <= n_groups; g += 4) gemm_prepare_four(b, c, g, zero);
+        for (; g < n_groups; g++)
+            for (uint32_t i = 0; i < 4; i++) gemm_prepare_one(b, c + i, g, zero);
+    }
+    for (uint32_t c = fours; c < b->n_columns; c++)
+        for (uint32_t g = 0; g < n_groups; g++) gemm_prepare_one(b, c, g, zero);
+}
+
+/* Interleaved by the caller for all tile-rows, or here for these. */
+SIMD_INLINE void gemm_take_columns(gemm_block *b, int wide) {
+    const crumb_q8 *x = &b->a->x;
+    const size_t at = (size_t)b->n0 * x->k_padded;
+    if (x->interleaved) {
+        b->q = x->interleaved + at;
+        b->reach = x->reach + at / CRUMB_TILE_K * CRUMB_Q8_REACH;
+        return;
+    }
+    gemm_interleave(x->q + at, x->k_padded, b->n_columns, (uint32_t)wide, b->local_q, b->local_reach);
+    b->q = b->local_q;
+    b->reach = b->local_reach;
+}
+
+SIMD_INLINE __m128i load_reach(const uint16_t *p) {
+    return _mm_loadl_epi64((const __m128i *)(const void *)p);
+}
+
+/* Whether accumulators hold blocks [block, end) of a register block of `columns`. */
+SIMD_INLINE bool gemm_span_fits(const gemm_block *b, const uint16_t *reach, uint32_t columns, uint32_t block,
+                                uint32_t end) {
+    const __m128i most = _mm_set1_epi16((short)(DOT_SUM_LIMIT / b->most_code / 2));
+    const size_t width = (size_t)columns * CRUMB_Q8_REACH;
+    __m128i beyond = _mm_setzero_si128();
+    for (size_t i = 0; i < width; i += CRUMB_Q8_REACH) {
+        __m128i sums = load_reach(reach + (end - 1) * width + i);
+        if (block > 0) sums = _mm_sub_epi16(sums, load_reach(reach + (block - 1) * width + i));
+        beyond = _mm_or_si128(beyond, _mm_subs_epu16(sums, most));
+    }
+    return _mm_cvtsi128_si64(beyond) == 0;
+}
+
+/* The block after the span that begins at `block`: at least the next, and none in another chunk or group. */
+SIMD_INLINE uint32_t gemm_span_end(const gemm_block *b, const uint16_t *reach, uint32_t columns, uint32_t block,
+                                   uint32_t chunk_blocks, uint32_t group_blocks) {
+    uint32_t end = (block / chunk_blocks + 1) * chunk_blocks, fits = block + 1;
+    const uint32_t group_end = (block / group_blocks + 1) * group_blocks;
+    if (end > group_end) end = group_end;
+    if (end > b->s.n_blocks) end = b->s.n_blocks;
+    if (gemm_span_fits(b, reach, columns, block, end)) return end;
+    while (end - fits > 1) {
+        const uint32_t middle = (fits + end) / 2;
+        if (gemm_span_fits(b, reach, columns, block, middle))
+            fits = middle;
+        else
+            end = middle;
+    }
+    return fits;
+}
+
+/* Where accumulators hold one block at most, short sums serve, for as many blocks as follow. */
+SIMD_INLINE void gemm_find_spans(const gemm_block *b, const int kind, uint32_t wide) {
+    const uint32_t n_blocks = b->s.n_blocks, chunk = gemm_chunk_steps(b) / BLOCK_STEPS;
+    const uint32_t group = b->s.group_steps / BLOCK_STEPS;
+    for (uint32_t c = 0, n; c < b->n_columns; c += n) {
+        n = gemm_next_columns(b->n_columns - c, wide);
+        const uint16_t *reach = b->reach + (size_t)c * n_blocks * CRUMB_Q8_REACH;
+        uint16_t *spans = b->spans + (size_t)c * n_blocks, *before = NULL; /* a short span, which may go on */
+        for (uint32_t block = 0, end; block < n_blocks; block = end) {
+            end = gemm_span_end(b, reach, n, block, chunk, group);
+            const bool is_short = gemm_is_short(kind) && end == block + 1;
+            if (!before || !is_short || block % chunk == 0 || block % group == 0) before = &spans[block];
+            *before = (uint16_t)(end | (is_short ? GEMM_SHORT : 0));
+            if (!is_short) before = NULL;
+        }
+    }
+}
+
+#endif

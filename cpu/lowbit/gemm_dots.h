@@ -1,0 +1,195 @@
+/* The low-bit GEMM's dot products, and how the sums of groups become floats. Included by gemm.h. */
+#ifndef CRUMB_CPU_LOWBIT_GEMM_DOTS_H
+#define CRUMB_CPU_LOWBIT_GEMM_DOTS_H
+
+#include "cpu/lowbit/gemm_block.h"
+
+/* Vector v of a step's weights. */
+SIMD_INLINE vint gemm_weights(const uint8_t *panel, const int v, const int parts) {
+    const int per_tile = TILE_VECTORS * parts;
+    return v_load(panel + v / per_tile * GEMM_PANEL + v % per_tile * SIMD_LANES * 4);
+}
+
+/* n_steps of the panel from step0 on join the accumulators, which hold them. */
+SIMD_INLINE void gemm_span(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t n_steps, const int columns,
+                           const int parts, const uint32_t unit, vint *acc) {
+    const uint8_t *panel = b->panel + (size_t)step0 * (size_t)parts * LINE_BYTES;
+    q += (size_t)step0 * (size_t)columns * 4;
+    for (uint32_t step = 0; step < n_steps; step += unit) { /* spans are whole units */
+        UNROLL for (uint32_t u = 0; u < unit; u++, panel += parts * LINE_BYTES, q += columns * 4) {
+            vint weights[GEMM_VECTORS * 2];
+            UNROLL for (int v = 0; v < GEMM_VECTORS * parts; v++) weights[v] = gemm_weights(panel, v, parts);
+            UNROLL for (int c = 0; c < columns; c++)
+                dot_steps(&acc[c * GEMM_VECTORS * parts], weights, v_broadcast4(q + c * 4), GEMM_VECTORS * parts);
+        }
+    }
+}
+
+/* What a group's sums begin with: 32-bit accumulators take the zero point along, which saves the subtraction at the
+ * end. `offsets` are those of the group and the columns. */
+SIMD_INLINE void gemm_begin(const int32_t *offsets, const int columns, const bool has_zero, vint *sums) {
+    UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] =
+        DOT_SUM_LIMIT == 0 && has_zero ? v_broadcast(offsets[i / GEMM_VECTORS]) : v_zero();
+}
+
+/* Group g is complete: its sums join the float accumulators of `columns` columns from column c0 on. group0 is the
+ * chunk's first group. Types with mins have no zero point, so an instance does one of the two. */
+SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_t group0, const vint *sums,
+                           const int columns, const bool has_zero, const bool has_min) {
+    const size_t at = g * b->stride + c0;
+    const float *sx = b->sx + at, *sx_qsums = b->sx_qsums + at;
+    const int32_t *offsets = b->offsets + at;
+    const float *mins = b->mins + (size_t)(g - group0) * GEMM_ROWS;
+    float *accs = b->accs + (size_t)c0 * GEMM_ROWS;
+    __asm__("" : "+r"(accs)); /* else gcc keeps a pointer for each vector, on the stack */
+    vflt scales[GEMM_VECTORS];
+    UNROLL for (int v = 0; v < GEMM_VECTORS; v++) scales[v] =
+        v_load_f32(b->scales + (size_t)(g - group0) * GEMM_ROWS + v * SIMD_LANES);
+    UNROLL for (int c = 0; c < columns; c++) {
+        vflt scale_x = v_broadcast_f32(sx[c]);
+        UNROLL for (int v = 0; v < GEMM_VECTORS; v++) {
+            float *acc = accs + c * GEMM_ROWS + v * SIMD_LANES;
+            vint exact = sums[c * GEMM_VECTORS + v];
+            if (DOT_SUM_LIMIT > 0 && has_zero) exact = v_add(exact, v_broadcast(offsets[c]));
+            vflt sum = v_fma_f32(scales[v], v_mul_f32(scale_x, v_to_f32(exact)), v_load_f32(acc));
+            if (has_min) sum = v_fma_f32(v_load_f32(mins + v * SIMD_LANES), v_broadcast_f32(sx_qsums[c]), sum);
+            v_store_f32(acc, sum);
+        }
+    }
+}
+
+/* One span of `columns` columns joins their sums: n_steps of the panel from step0 on. */
+SIMD_INLINE void gemm_sums(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t n_steps, const int kind,
+                           const int columns, vint *sums) {
+    const int parts = gemm_parts(kind);
+    const uint32_t unit = gemm_unit_steps(kind);
+    if (DOT_SUM_LIMIT == 0) {
+        gemm_span(b, q, step0, n_steps, columns, parts, unit, sums);
+        return;
+    }
+    vint acc[GEMM_REGISTER_COLUMNS * GEMM_VECTORS * 2];
+    UNROLL for (int i = 0; i < columns * GEMM_VECTORS * parts; i++) acc[i] = v_zero();
+    gemm_span(b, q, step0, n_steps, columns, parts, unit, acc);
+    UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] =
+        v_add(sums[i], gemm_sum(&acc[i / GEMM_VECTORS * GEMM_VECTORS * parts + i % GEMM_VECTORS], kind, b->a->w->mul));
+}
+
+/* The same where accumulators hold less than a 32-block, for any number of steps: two steps of a column at a time are
+ * summed and widened while their codes stay in registers, and only the sums wait. */
+SIMD_INLINE void gemm_short_sums(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t step1, const int kind,
+                                 const int columns, vint *sums) {
+    const uint8_t *panel = b->panel + (size_t)step0 * LINE_BYTES;
+    q += (size_t)step0 * (size_t)columns * 4;
+    for (uint32_t step = step0; step < step1; step += 2, panel += 2 * LINE_BYTES, q += columns * 8) {
+        vint weights[2 * GEMM_VECTORS];
+        UNROLL for (int i = 0; i < 2 * GEMM_VECTORS; i++) weights[i] =
+            gemm_weights(panel + i / GEMM_VECTORS * LINE_BYTES, i % GEMM_VECTORS, 1);
+        UNROLL for (int c = 0; c < columns; c++) {
+            vint q0 = v_broadcast4(q + c * 4), q1 = v_broadcast4(q + (columns + c) * 4);
+            UNROLL for (int v = 0; v < GEMM_VECTORS; v++) {
+                vint acc = dot_step(dot_step(v_zero(), weights[v], q0), weights[GEMM_VECTORS + v], q1);
+                vint *sum = &sums[c * GEMM_VECTORS + v];
+                *sum = v_pin(v_add(*sum, gemm_sum(&acc, kind, b->a->w->mul)));
+            }
+        }
+    }
+}
+
+/* Groups of one 32-block, whose sums never leave the registers: n_groups from the chunk's first, group0, on. */
+SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t group0,
+                                   uint32_t n_groups, const int kind, const int columns, const bool has_zero,
+                                   const bool has_min) {
+    const uint32_t unit = gemm_unit_steps(kind);
+    for (uint32_t g = 0; g < n_groups; g++) {
+        vint sums[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
+        gemm_begin(b->offsets + (group0 + g) * b->stride + c0, columns, has_zero, sums);
+        UNROLL for (uint32_t step = 0; step < BLOCK_STEPS; step += unit)
+            gemm_sums(b, q, g * BLOCK_STEPS + step, unit, kind, columns, sums);
+        gemm_fold(b, c0, group0 + g, group0, sums, columns, has_zero, has_min);
+        v_forget(); /* float accumulators kept in registers would push out those of the dot products */
+    }
+}
+
+/* Steps of a group of 16, every other one of a 32-block, join the accumulators: those from `part` to part + hold - 1.
+ */
+SIMD_INLINE void gemm_half_span(const gemm_block *b, const int8_t *q, uint32_t g, uint32_t part, const uint32_t hold,
+                                const int columns, vint *acc) {
+    UNROLL for (uint32_t i = part; i < part + hold; i++) {
+        const size_t step = g / 2 * BLOCK_STEPS + 2 * i + g % 2;
+        vint weights[GEMM_VECTORS];
+        UNROLL for (int v = 0; v < GEMM_VECTORS; v++) weights[v] = gemm_weights(b->panel + step * LINE_BYTES, v, 1);
+        UNROLL for (int c = 0; c < columns; c++) dot_steps(
+            &acc[c * GEMM_VECTORS], weights, v_broadcast4(q + (step * (size_t)columns + (size_t)c) * 4), GEMM_VECTORS);
+    }
+}
+
+/* Groups of 16: n_blocks of two from the chunk's first group, group0, on. */
+SIMD_INLINE void gemm_half_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t group0, uint32_t n_blocks,
+                                  const int kind, const int columns, const bool has_min) {
+    const uint32_t hold = (uint32_t)half_hold_steps(kind);
+    for (uint32_t g = 0; g < 2 * n_blocks; g++) {
+        vint sums[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
+        gemm_begin(b->offsets + (group0 + g) * b->stride + c0, columns, true, sums);
+        UNROLL for (uint32_t part = 0; part < BLOCK_STEPS / 2; part += hold) {
+            if (DOT_SUM_LIMIT == 0) {
+                gemm_half_span(b, q, g, part, hold, columns, sums);
+                continue;
+            }
+            vint acc[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
+            UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) acc[i] = v_zero();
+            gemm_half_span(b, q, g, part, hold, columns, acc);
+            UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] =
+                v_add(sums[i], gemm_sum(&acc[i], kind, b->a->w->mul));
+        }
+        gemm_fold(b, c0, group0 + g, group0, sums, columns, true, has_min);
+        v_forget();
+    }
+}
+
+/* The block after the span that begins at `step`, with GEMM_SHORT where that is so. Without a limit: `end`. */
+SIMD_INLINE uint32_t gemm_span_at(const gemm_block *b, uint32_t c0, uint32_t step, uint32_t end) {
+    if (DOT_SUM_LIMIT == 0) return end / BLOCK_STEPS;
+    return b->spans[(size_t)c0 * b->s.n_blocks + step / BLOCK_STEPS];
+}
+
+/* Groups of more than a 32-block: their sums wait in memory between spans, and between chunks. */
+SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t step0, uint32_t step1,
+                                  const int kind, const int columns, const bool has_min) {
+    const uint32_t group_steps = b->s.group_steps, group0 = step0 / group_steps;
+    int32_t *saved = b->sums + (size_t)c0 * GEMM_ROWS;
+    uint32_t g = group0;
+    for (uint32_t step = step0, end; step < step1; step = end) {
+        uint32_t group_end = (g + 1) * group_steps;
+        vint sums[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
+        if (step > g * group_steps)
+            UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] = v_load(saved + i * SIMD_LANES);
+        else
+            gemm_begin(b->offsets + g * b->stride + c0, columns, true, sums);
+        const uint32_t span = gemm_span_at(b, c0, step, group_end < step1 ? group_end : step1);
+        end = (span & ~(uint32_t)GEMM_SHORT) * BLOCK_STEPS;
+        if (gemm_is_short(kind) && span & GEMM_SHORT)
+            gemm_short_sums(b, q, step - step0, end - step0, kind, columns, sums);
+        else
+            gemm_sums(b, q, step - step0, end - step, kind, columns, sums);
+        if (end < group_end)
+            UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) v_store(saved + i * SIMD_LANES, sums[i]);
+        else
+            gemm_fold(b, c0, g++, group0, sums, columns, true, has_min);
+        v_forget();
+    }
+}
+
+/* Steps [step0, step1) of K, which the panel holds, for `columns` columns from c0 of the block on. */
+SIMD_INLINE void gemm_columns(const gemm_block *b, uint32_t c0, uint32_t step0, uint32_t step1, const int kind,
+                              const int columns, const bool has_zero, const bool has_min, const gemm_groups groups) {
+    const int8_t *q = b->q + (size_t)c0 * b->a->x.k_padded + (size_t)step0 * (size_t)columns * 4;
+    if (groups == GEMM_HALVES)
+        gemm_half_groups(b, c0, q, step0 / BLOCK_STEPS * 2, (step1 - step0) / BLOCK_STEPS, kind, columns, has_min);
+    else if (groups == GEMM_BLOCKS)
+        gemm_whole_groups(b, c0, q, step0 / BLOCK_STEPS, (step1 - step0) / BLOCK_STEPS, kind, columns, has_zero,
+                          has_min);
+    else
+        gemm_long_groups(b, c0, q, step0, step1, kind, columns, has_min);
+}
+
+#endif
