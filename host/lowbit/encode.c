@@ -50,8 +50,7 @@ static void put_nibbles(const uint8_t codes[32], uint8_t *out) {
     for (int i = 0; i < 16; i++) out[i] = (uint8_t)(codes[i] | codes[16 + i] << 4);
 }
 
-/* The value of the largest magnitude, the first of several, becomes code 0. Peers compute x/d + 8.5 with one rounding.
- */
+/* The value of the largest magnitude, the first of several, becomes code 0. */
 static void encode_q4_0(const float *x, uint8_t *out) {
     uint8_t codes[32];
     float extreme = 0;
@@ -59,7 +58,10 @@ static void encode_q4_0(const float *x, uint8_t *out) {
         if (fabsf(x[i]) > fabsf(extreme)) extreme = x[i];
     const float d = extreme / -8, id = inverse(d);
     put_f16(out, d);
-    for (int i = 0; i < 32; i++) codes[i] = (uint8_t)clamp((int)fmaf(x[i], id, 8.5f), 0, 15);
+    for (int i = 0; i < 32; i++) {
+        const float scaled = x[i] * id; /* a variable of its own: rounded before 8.5 is added */
+        codes[i] = (uint8_t)clamp((int)(scaled + 8.5f), 0, 15);
+    }
     put_nibbles(codes, out + 2);
 }
 
@@ -74,7 +76,7 @@ static void encode_q4_1(const float *x, uint8_t *out) {
     put_f16(out, d);
     put_f16(out + 2, low);
     for (int i = 0; i < 32; i++) {
-        const float scaled = (x[i] - low) * id; /* a variable of its own: rounded before 0.5 is added */
+        const float scaled = (x[i] - low) * id; /* likewise */
         codes[i] = (uint8_t)clamp((int)(scaled + 0.5f), 0, 15);
     }
     put_nibbles(codes, out + 4);
@@ -183,47 +185,14 @@ static void encode_q1_0(const float *x, uint8_t *out) {
     put_f16(out, sum / 128);
 }
 
-static int code_q2_0(float x, float id) {
-    return clamp((int)floorf(x * id + 0.5f) + 1, 0, 3);
-}
-
-/* Squared error of a block with that scale. */
-static float error_q2_0(const float *x, float d) {
-    const float id = inverse(d);
-    float error = 0;
-    for (int i = 0; i < 64; i++) {
-        const float off = x[i] - d * (float)(code_q2_0(x[i], id) - 1);
-        error += off * off;
-    }
-    return error;
-}
-
-/* The scale that is best for the codes that d gives. */
-static float refine_q2_0(const float *x, float d) {
-    const float id = inverse(d);
-    float up = 0, down = 0;
-    for (int i = 0; i < 64; i++) {
-        const float value = (float)(code_q2_0(x[i], id) - 1);
-        up += value * x[i];
-        down += value * value;
-    }
-    return down > 0 ? up / down : d;
-}
-
-/* Values are -1, 0, 1 and 2 times the scale, which may be negative: no encoder of others is followed here, but the
- * least squared error found among scales from the largest magnitude down to a third of it, either sign. */
+/* As llama-quantize: the largest magnitude is 1, so that code 3, twice that, is not used. */
 static void encode_q2_0(const float *x, uint8_t *out) {
-    const float largest = largest_magnitude(x, 64);
-    float best = 0, least = INFINITY;
-    for (int i = 0; i < 2 * 16 && largest > 0; i++) {
-        const float start = largest * (1 - (float)(i % 16) / 24) * (i < 16 ? 1.0f : -1.0f);
-        const float d = crumb_f16_to_f32(crumb_f32_to_f16(refine_q2_0(x, start))), error = error_q2_0(x, d);
-        if (error < least) least = error, best = d;
-    }
-    const float id = inverse(best);
-    put_f16(out, best);
-    memset(out + 2, 0, 16);
-    for (int i = 0; i < 64; i++) out[2 + i / 4] |= (uint8_t)(code_q2_0(x[i], id) << 2 * (i % 4));
+    uint8_t codes[64];
+    const float d = largest_magnitude(x, 64);
+    ternary_codes(x, 64, d, codes);
+    put_f16(out, d);
+    for (int i = 0; i < 16; i++)
+        out[2 + i] = (uint8_t)(codes[4 * i] | codes[4 * i + 1] << 2 | codes[4 * i + 2] << 4 | codes[4 * i + 3] << 6);
 }
 
 /* ---- all of them ---- */

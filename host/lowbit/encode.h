@@ -1,5 +1,6 @@
-/* Encoding floats in the types of files, by rounding to the nearest code. Where the `gguf` package or llama-quantize
- * encode a type, the bytes are the same; the others are said at their functions (encode.c). */
+/* Encoding floats in the types of files, by rounding to the nearest code: byte for byte as the `gguf` package does
+ * (Q8_0, Q4_0, Q4_1, TQ1_0, TQ2_0, MXFP4, F16, BF16) and llama-quantize --pure (these and Q1_0, Q2_0). I2_S is nobody's
+ * there: BitNet's rule. */
 #ifndef CRUMB_LOWBIT_ENCODE_H
 #define CRUMB_LOWBIT_ENCODE_H
 

@@ -66,12 +66,23 @@ static crumb_status sum_guarded(void *ctx, crumb_error *err) {
     return CRUMB_OK;
 }
 
+/* Beyond what an f16 holds, no scale of one does. */
+static crumb_status check_range(const job *j, uint64_t row, const float *values, crumb_error *err) {
+    if (j->to == CRUMB_TYPE_F32 || j->to == CRUMB_TYPE_BF16) return CRUMB_OK;
+    for (uint64_t i = 0; i < j->t->dims[0]; i++)
+        if (fabsf(values[i]) > 65504)
+            return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "row %llu: a weight of %g is more than %s holds; try BF16",
+                              (unsigned long long)row, (double)values[i], crumb_type_get_info(j->to)->name);
+    return CRUMB_OK;
+}
+
 static crumb_status encode_guarded(void *ctx, crumb_error *err) {
     const row_range *r = ctx;
     const job *j = r->j;
     const uint64_t k = j->t->dims[0], row_bytes = crumb_type_row_bytes(j->to, k);
     for (uint64_t i = r->begin; i < r->end; i++) {
         CRUMB_TRY(read_row(j, i, r->row, err));
+        CRUMB_TRY(check_range(j, i, r->row, err));
         crumb_type_encode_row(j->to, r->row, k, j->new_scale, j->out + i * row_bytes);
     }
     return CRUMB_OK;

@@ -7,7 +7,7 @@ import unittest
 COMMAND = os.environ["CRUMB_COMMAND"]
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "tools", "train", "model", "crumb-tiny.gguf")
-SUBCOMMANDS = ["run", "bench", "perplexity", "inspect", "tokenize", "kernels", "tune", "devices", "plan", "convert", "help"]
+SUBCOMMANDS = ["run", "bench", "perplexity", "inspect", "tokenize", "kernels", "tune", "devices", "plan", "convert", "quantize", "help"]
 
 
 def environment(**extra):

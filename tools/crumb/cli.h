@@ -40,6 +40,7 @@ int cli_report(const cli_options *options); /* devices --report: report.c */
 void cli_list_devices(void);                /* --list-devices: names only, for people */
 int cli_tune(const cli_options *options);
 int cli_plan(const cli_options *options);
+int cli_quantize(const cli_options *options);
 int cli_convert(const cli_options *options);
 int cli_help(const cli_options *options);
 

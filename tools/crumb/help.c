@@ -78,7 +78,8 @@ static void print_coming_from_llama(void) {
               "  llama-perplexity     crumb perplexity\n"
               "  llama-tokenize       crumb tokenize\n"
               "  gguf-dump            crumb inspect\n"
-              "  convert_hf_to_gguf   crumb convert\n\n");
+              "  convert_hf_to_gguf   crumb convert\n"
+              "  llama-quantize       crumb quantize\n\n");
     page_print_wrapped("Options have llama.cpp's names, single-dash long ones such as -ngl included, and mean the same "
                        "unless they are listed here. LLAMA_ARG_* variables are named CRUMB_* ('crumb help "
                        "environment'). The timing lines at the end, the lines of perplexity and the fields of bench "

@@ -14,7 +14,7 @@ const cli_option cli_option_table[] = {
      .commands = CLI_RUN | CLI_PERPLEXITY | CLI_INSPECT | CLI_TOKENIZE | CLI_TUNE | CLI_PLAN,
      .help = "GGUF file (the first part of a split one), or a folder as transformers writes it; may also stand as a "
              "plain argument; without one, the model that is part of crumb"},
-    {"-m --model", CLI_TEXT, "FILE", AT(model), .commands = CLI_CONVERT,
+    {"-m --model", CLI_TEXT, "FILE", AT(model), .commands = CLI_CONVERT | CLI_QUANTIZE,
      .help = "the model that is read: a GGUF file, or a folder as transformers writes it (config.json, safetensors, "
              "tokenizer.json); may also stand as a plain argument"},
     {"-m --model", CLI_TEXTS, "FILE,...", AT(bench_models), .commands = CLI_BENCH,
@@ -59,7 +59,8 @@ const cli_option cli_option_table[] = {
          "the reading of f16, which is the default"},
     {"-t --threads", CLI_INT, "N", AT(n_threads), "0", RANGE(0, 1024), CLI_RUN | CLI_PERPLEXITY, .help = THREADS_HELP,
      .note = "the default is one per physical core, not per logical processor"},
-    {"-t --threads", CLI_INT, "N", AT(n_threads), "0", RANGE(0, 256), CLI_CONVERT, .help = "0: one per physical core"},
+    {"-t --threads", CLI_INT, "N", AT(n_threads), "0", RANGE(0, 256), CLI_CONVERT | CLI_QUANTIZE,
+     .help = "0: one per physical core"},
     {"-t --threads", CLI_INTS, "N,...", AT(bench_threads), "0", RANGE(0, 1024), CLI_BENCH, .help = THREADS_HELP},
     {"-tb --threads-batch", CLI_INT, "N", AT(n_threads_batch), "0", RANGE(0, 1024), CLI_RUN | CLI_PERPLEXITY,
      .help = "threads for reading the prompt; 0: as many as -t"},
@@ -242,6 +243,14 @@ const cli_option cli_option_table[] = {
     {"-dev --device", CLI_TEXT, "auto|cpu|gpuN|cpu+gpuN", AT(device), "auto", .commands = CLI_PLAN,
      .help = "only these of the machine's devices; auto: all"},
 
+    /* ---- quantize ---- */
+    {"--pure", CLI_ON, AT(pure), .commands = CLI_QUANTIZE,
+     .help = "the type for the embedding and the output matrix as well, which otherwise have at least 8 bits"},
+    {"--token-embedding-type", CLI_TEXT, "TYPE", AT(embedding_type), .commands = CLI_QUANTIZE,
+     .help = "another type for the embedding, which is the output matrix too where a model ties them"},
+    {"--output-tensor-type", CLI_TEXT, "TYPE", AT(output_type), .commands = CLI_QUANTIZE,
+     .help = "another type for the output matrix"},
+
     /* ---- help ---- */
     {"--man", CLI_ON, AT(man), .commands = CLI_HELP, .help = "the manual page, for man(1)"},
     {"--completion", CLI_CHOICE, "bash|zsh", AT(completion), .commands = CLI_HELP, .help = "completion for a shell"},
@@ -256,7 +265,7 @@ const cli_option cli_option_table[] = {
     {"--json", CLI_ON, AT(json), .commands = CLI_ALL & ~CLI_HELP,
      .help = "one JSON object with a schema_version (run: JSON lines)"},
     {"-v --verbose", CLI_ON, AT(verbose), .commands = CLI_ENGINE, .help = "say what is chosen and why"},
-    {"--log-disable", CLI_ON, AT(quiet), .commands = CLI_ENGINE | CLI_TOKENIZE | CLI_CONVERT,
+    {"--log-disable", CLI_ON, AT(quiet), .commands = CLI_ENGINE | CLI_TOKENIZE | CLI_CONVERT | CLI_QUANTIZE,
      .help = "nothing but errors on standard error"},
     {"-h --help", CLI_ON, AT(help), .commands = CLI_ALL, .help = "print this"},
 

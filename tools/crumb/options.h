@@ -22,7 +22,8 @@ enum {
     CLI_PLAN = 512,
     CLI_ENGINE = CLI_RUN | CLI_BENCH | CLI_PERPLEXITY, /* those that evaluate a model */
     CLI_CONVERT = 1024,
-    CLI_ALL = 2047,
+    CLI_QUANTIZE = 2048,
+    CLI_ALL = 4095,
 };
 
 enum { CLI_LIST_MAX = 64 };
@@ -78,6 +79,9 @@ typedef struct cli_options {
     /* plan */
     const char *profile, *plan_kernels, *plan_synthetic, *split;
     int64_t plan_prompt, gpu_layers;
+    /* quantize */
+    bool pure;
+    const char *embedding_type, *output_type;
     /* help */
     bool man;
     const char *completion;

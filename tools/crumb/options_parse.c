@@ -272,7 +272,7 @@ static int place_plain(parser *p) {
         } else if (needs_prompt) {
             out->prompt = argument;
             needs_prompt = false;
-        } else if (p->command & (CLI_HELP | CLI_KERNELS | CLI_TUNE | CLI_CONVERT)) {
+        } else if (p->command & (CLI_HELP | CLI_KERNELS | CLI_TUNE | CLI_CONVERT | CLI_QUANTIZE)) {
             rest.value[rest.n++] = argument;
         } else {
             cli_error("unexpected argument '%s'; see 'crumb %s --help'", argument, p->subcommand);

@@ -112,7 +112,13 @@ bool cli_progress(void *label, float fraction) {
         memset(bar, '#', (size_t)filled);
         memset(bar + filled, '.', (size_t)(WIDTH - filled));
         bar[WIDTH] = 0;
-        fprintf(stderr, "\r%s [%s] %3d%%", (const char *)label, bar, percent);
+        char left[32] = "";
+        const double elapsed = (double)(now - progress_began_ns) / 1e9;
+        if (elapsed > 5 && fraction > 0.01f) {
+            const unsigned seconds = (unsigned)(elapsed / (double)fraction * (1 - (double)fraction));
+            snprintf(left, sizeof left, " ETA %u:%02u ", seconds / 60, seconds % 60);
+        }
+        fprintf(stderr, "\r%s [%s] %3d%%%s", (const char *)label, bar, percent, left);
         progress_shown_percent = percent;
     }
     return !cli_interrupted(NULL);

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""crumb quantize: which tensors get which type, what is refused, and what being killed leaves."""
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+import unittest
+
+from command import MODEL, SOURCE, CommandTest, crumb, start
+
+ORACLE = os.path.join(SOURCE, "tests", "oracle")
+LLAMA = os.path.join(ORACLE, "models", "llama-k-quants.gguf")  # 256 columns; embedding Q6_K, tied
+GREEDY = ("-p", "in the hat", "-n", 12, "--temp", 0, "--device", "cpu", "--no-display-prompt")
+TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "MXFP4", "Q2_0", "TQ2_0", "TQ1_0", "I2_S", "Q1_0")
+
+
+class Quantize(CommandTest):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.out = os.path.join(self.folder, "out.gguf")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def types(self):
+        """{tensor: type} of the file."""
+        listing = json.loads(self.succeeds("inspect", self.out, "--tensors", "--json").stdout)
+        return {t["name"]: t["type"] for t in listing["tensors"]}
+
+    def test_every_type_runs(self):
+        for name in TYPES:
+            self.succeeds("quantize", LLAMA, self.out, name.lower())
+            types = self.types()
+            self.assertEqual(types["blk.0.ffn_up.weight"], name)
+            self.assertEqual(types["blk.0.attn_norm.weight"], "F32")
+            self.assertEqual(types["token_embd.weight"], name if name in TYPES[:4] else "Q8_0")
+            self.assertEqual(os.listdir(self.folder), ["out.gguf"])
+            self.succeeds("run", self.out, *GREEDY)
+
+    def test_lossless_where_nothing_is_lost(self):
+        source = os.path.join(ORACLE, "models", "bitnet-b1.58-i2_s.gguf")
+        self.succeeds("quantize", source, self.out, "I2_S", "--token-embedding-type", "F16")
+        self.assertEqual(self.succeeds("run", self.out, *GREEDY).stdout, self.succeeds("run", source, *GREEDY).stdout)
+
+    def test_types_of_embedding_and_output(self):
+        source = os.path.join(ORACLE, "models", "qwen3-q4_1.gguf")
+        self.succeeds("quantize", source, self.out, "Q4_0", "--token-embedding-type", "F16", "--output-tensor-type",
+                      "Q4_1")
+        self.assertEqual(self.types()["token_embd.weight"], "F16")
+        self.assertEqual(self.types()["output.weight"], "Q4_1")
+        self.succeeds("quantize", source, self.out, "Q4_0", "--pure")
+        self.assertEqual(self.types()["output.weight"], "Q4_0")
+
+    def test_rows_that_do_not_fit(self):
+        said = self.succeeds("quantize", os.path.join(ORACLE, "models", "llama-q4_0.gguf"), self.out, "Q1_0").stderr
+        self.assertIn("become Q8_0 or F16", said)
+        self.assertEqual(self.types()["blk.0.ffn_up.weight"], "Q8_0")
+
+    def test_from_folders(self):
+        for name in ("llama-f16", "llama-q4_0+gptq", "bitnet-b1.58-i2_s+auto"):
+            self.succeeds("quantize", os.path.join(ORACLE, "checkpoints", name), self.out, "Q8_0")
+            self.succeeds("run", self.out, *GREEDY)
+
+    def test_refusals(self):
+        self.fails(2, "quantize", LLAMA, self.out, says="a type")
+        self.fails(2, "quantize", LLAMA, self.out, "Q9_9", says="choose one of F32, F16")
+        self.fails(2, "quantize", LLAMA, self.out, "Q4_0", "--output-tensor-type", "IQ4_NL", says="IQ4_NL")
+        self.fails(1, "quantize", "/nonexistent.gguf", self.out, "Q4_0", says="/nonexistent.gguf")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_killed_at_any_point(self):
+        """No final file before it is whole; the next run finishes it, and it is what one run makes."""
+        self.succeeds("quantize", MODEL, self.out, "Q4_1")
+        with open(self.out, "rb") as f:
+            whole = f.read()
+        for delay in (0, 0.002, 0.01, 0.02, 0.04):
+            os.unlink(self.out)
+            running = start("quantize", MODEL, self.out, "Q4_1", "-t", "1")
+            time.sleep(delay)  # wherever this meets it, what follows must hold
+            running.send_signal(signal.SIGKILL)
+            running.communicate()
+            if os.path.exists(self.out):
+                with open(self.out, "rb") as f:
+                    self.assertEqual(f.read(), whole)
+            self.succeeds("quantize", MODEL, self.out, "Q4_1")
+            with open(self.out, "rb") as f:
+                self.assertEqual(f.read(), whole)
+            self.assertEqual(os.listdir(self.folder), ["out.gguf"])
+
+    def test_work_of_another_process_is_left_alone(self):
+        import fcntl
+        with open(self.out + ".partial", "wb") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            done = crumb("quantize", MODEL, self.out, "Q4_1")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("another process is writing it", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

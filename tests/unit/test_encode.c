@@ -1,0 +1,139 @@
+/* host/lowbit/encode.h against the `gguf` package's quantizers (tests/oracle/make_quantized.py), and, for the types
+ * that it has none for, against what their codes can hold. */
+#include "host/container/safetensors.h"
+#include "host/lowbit/encode.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static crumb_safetensors *files;
+static const crumb_safetensor *weights; /* [rows][k] */
+
+static int open_files(void **state) {
+    (void)state;
+    if (crumb_safetensors_open("tests/oracle/quantized.safetensors", &files, NULL) != CRUMB_OK) return -1;
+    weights = crumb_safetensors_find(files, "weights");
+    return weights ? 0 : -1;
+}
+
+static int close_files(void **state) {
+    (void)state;
+    crumb_safetensors_close(files);
+    return 0;
+}
+
+/* Row m of the weights; freed by the caller. */
+static float *load_row(uint64_t m) {
+    const uint64_t n_bytes = weights->dims[1] * sizeof(float);
+    float *row = malloc(n_bytes);
+    assert_non_null(row);
+    memcpy(row, crumb_safetensors_data(files, weights) + m * n_bytes, n_bytes);
+    return row;
+}
+
+static void encoders_write_what_the_gguf_package_writes(void **state) {
+    (void)state;
+    static const crumb_type types[] = {CRUMB_TYPE_Q8_0,  CRUMB_TYPE_Q4_0,  CRUMB_TYPE_Q4_1, CRUMB_TYPE_TQ1_0,
+                                       CRUMB_TYPE_TQ2_0, CRUMB_TYPE_MXFP4, CRUMB_TYPE_BF16, CRUMB_TYPE_F16};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        const crumb_type_info *info = crumb_type_get_info(types[i]);
+        const crumb_safetensor *expected = crumb_safetensors_find(files, info->name);
+        const uint64_t k = weights->dims[1], row_bytes = crumb_type_row_bytes(types[i], k);
+        uint8_t got[4096];
+        assert_true(expected && expected->dims[1] == row_bytes && row_bytes <= sizeof got);
+        for (uint64_t m = 0; m < weights->dims[0]; m++) {
+            float *row = load_row(m);
+            const uint8_t *want = crumb_safetensors_data(files, expected) + m * row_bytes;
+            crumb_type_encode_row(types[i], row, k, 0, got);
+            for (uint64_t b = 0; b < row_bytes; b++)
+                if (got[b] != want[b])
+                    fail_msg("%s: byte %u of block %u in row %u is %02x, not %02x", info->name,
+                             (unsigned)(b % info->block_bytes), (unsigned)(b / info->block_bytes), (unsigned)m, got[b],
+                             want[b]);
+            free(row);
+        }
+    }
+}
+
+/* Squared error of a row in a type, and of the row itself. */
+static double error_of(crumb_type type, const float *row, uint64_t k, float scale, double *power) {
+    uint8_t bytes[4096];
+    float back[1024];
+    double error = 0;
+    *power = 0;
+    assert_true(k <= 1024 && crumb_type_row_bytes(type, k) <= sizeof bytes);
+    crumb_type_encode_row(type, row, k, scale, bytes);
+    crumb_type_row_to_f32(type, bytes, k, scale, back);
+    for (uint64_t i = 0; i < k; i++) {
+        error += ((double)back[i] - (double)row[i]) * ((double)back[i] - (double)row[i]);
+        *power += (double)row[i] * (double)row[i];
+    }
+    return error;
+}
+
+/* What a normal distribution loses to one bit: signs with the mean magnitude leave 1 - 2/pi of its power (0.363). */
+static void one_bit_loses_what_it_must(void **state) {
+    (void)state;
+    for (uint64_t m = 0; m < 24; m++) {
+        double power;
+        float *row = load_row(m);
+        const uint64_t k = weights->dims[1];
+        const double one_bit = error_of(CRUMB_TYPE_Q1_0, row, k, 0, &power) / power;
+        assert_true(one_bit > 0.25 && one_bit < 0.45);
+        free(row);
+    }
+}
+
+/* Weights that are a type's values come back as they were. */
+static void values_of_a_type_come_back(void **state) {
+    (void)state;
+    enum { K = 256 };
+    double power;
+    float row[K];
+    for (int i = 0; i < K; i++) row[i] = (float)(i * 7 % 3 - 1) * 0.375f;
+    assert_true(error_of(CRUMB_TYPE_Q2_0_G64, row, K, 0, &power) == 0);
+    for (int i = 0; i < K; i++) row[i] = i * 5 % 3 ? 0.25f : -0.25f;
+    assert_true(error_of(CRUMB_TYPE_Q1_0, row, K, 0, &power) == 0);
+    for (int i = 0; i < K; i++) row[i] = (float)(i * 5 % 3 - 1) * 0.3f;
+    assert_true(error_of(CRUMB_TYPE_I2_S, row, K, 0.3f, &power) == 0);
+    memset(row, 0, sizeof row);
+    for (int t = 0; t < CRUMB_TYPE_GGUF_COUNT; t++)
+        if (crumb_type_can_encode((crumb_type)t)) assert_true(error_of((crumb_type)t, row, K, 0, &power) == 0);
+}
+
+static float ternary_scale(const float *row, uint64_t k, uint64_t pieces) {
+    crumb_ternary_sums all = {0};
+    for (uint64_t i = 0; i < pieces; i++) {
+        crumb_ternary_sums part = {0};
+        crumb_ternary_sums_add(&part, row + i * k / pieces, (i + 1) * k / pieces - i * k / pieces);
+        crumb_ternary_sums_join(&all, &part);
+    }
+    return crumb_ternary_scale(&all);
+}
+
+static void ternary_weights_keep_their_scale_and_others_get_the_mean(void **state) {
+    (void)state;
+    const float trained[] = {0, 0.3f, -0.3f, 0, 0, 0.3f, 0, -0.3f}, others[] = {1, -2, 3, 0, 0, 0, -1, 1};
+    const float zeros[4] = {0}, one_more[] = {0.3f, 0.3f, 0.3f, 0.2f};
+    for (uint64_t pieces = 1; pieces <= 4; pieces++) {
+        assert_true(ternary_scale(trained, 8, pieces) == 0.3f);
+        assert_true(ternary_scale(others, 8, pieces) == 1.0f);
+        assert_true(ternary_scale(zeros, 4, pieces) == 0);
+        assert_true(fabsf(ternary_scale(one_more, 4, pieces) - 0.275f) < 1e-6f);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(encoders_write_what_the_gguf_package_writes),
+        cmocka_unit_test(one_bit_loses_what_it_must),
+        cmocka_unit_test(values_of_a_type_come_back),
+        cmocka_unit_test(ternary_weights_keep_their_scale_and_others_get_the_mean),
+    };
+    return cmocka_run_group_tests(tests, open_files, close_files);
+}
