@@ -233,6 +233,12 @@ static bool gemv_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
     return k % 64 == 0 && (kernel->sub_group == 16 || k >= step_k);
 }
 
+/* Of gemm.cl: sums of 8 rows of activations x SUB_GROUP of weights that a sub-group has. */
+static uint32_t sum_blocks(const crumb_cl_kernel *kernel) {
+    const uint32_t blocks = kernel->tokens / 8u * kernel->tiles; /* of tile-rows, of all that do not share K */
+    return kernel->local_size ? blocks * CRUMB_TILE_ROWS * kernel->slices / kernel->local_size : 0;
+}
+
 /* Groups' floats take too large a part of smaller tiles. */
 static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
     const uint32_t group = x_group_option(use), k = padded_k(use->w);
@@ -240,6 +246,7 @@ static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
     if (kernel->x == 32 && (group || use->input || use->w->k % 4 || kernel->tokens > 16))
         return false; /* rows as surfaces */
     if (group && (kernel->slices > 1 || !kernel->groups || k / group < 2)) return false;
+    if (group == 16) return sum_blocks(kernel) <= 8; /* beside them, codes of all tile-rows and two groups' numbers */
     return !group || group == 32 || group == 64 || group == 128;
 }
 

@@ -166,6 +166,8 @@ bool crumb_cl_variant_make(const crumb_cl_kernel *row, const char *text, crumb_c
 bool crumb_cl_variant_fits(const crumb_cl_variant *v, const crumb_cl_linear *use, const crumb_cl_target *target) {
     enum { HALVES_SIZE = 64 }; /* TOKENS * SLICES where sums are of half a block: local memory is declared for them */
     const uint32_t group = use->act == CRUMB_ACT_GROUP ? use->act_group : use->w->group;
-    if (group == 16 && v->kernel.tokens * (v->kernel.local_size / CRUMB_TILE_ROWS) > HALVES_SIZE) return false;
+    if (group == 16 && v->kernel.form == CRUMB_CL_PLAIN &&
+        v->kernel.tokens * (v->kernel.local_size / CRUMB_TILE_ROWS) > HALVES_SIZE)
+        return false;
     return crumb_cl_linear_fits(&v->kernel, use, target);
 }

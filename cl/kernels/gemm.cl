@@ -12,7 +12,7 @@
  *
  * Options
  *   BITS               1, 2, 3, 4 or 8
- *   SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT   common.cl; X_GROUP 0, 32, 64 or 128
+ *   SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT   common.cl; X_GROUP 0, 16, 32, 64 or 128
  *   X_ORDER            common.cl: 8; 0 with 1 bit, and with 3 in sub-groups of 8
  *   X_ROWS             quantize.cl: 1, with SUB_GROUP=8 8
  *   X, MINS, PARTS, GATED  linear.cl; with GATED part 0's results wait in y for part 1's
@@ -28,8 +28,10 @@
  *   -D AHEAD=n         with SUB_GROUP=16, X_GROUP=0: how many steps ahead codes, and activations in memory, are fetched
  *                      into L1; 0: not
  * Result: exactly cpu/kernels.h's sequence. */
-#if X_GROUP
-#define STEP (X_GROUP / TILE_K) /* 32-blocks of a step: a group */
+#if X_GROUP == 16
+#define STEP 1 /* 32-blocks of a step: two groups */
+#elif X_GROUP
+#define STEP (X_GROUP / TILE_K) /* a group */
 #else
 #define STEP (SUB_GROUP == 16 ? 4 : 2)
 #endif
@@ -377,41 +379,84 @@ INLINE void store_block(private const operands *o, private const target *to, pri
 /* ---- sums --------------------------------------------------------------------------------------------------------- */
 
 #if X_GROUP
-INLINE void run_part(private const operands *o, private const target *to) {
+/* What of a group all tile-rows need. */
+typedef struct {
+    row_numbers z;
+    float scale[BLOCKS], smallest[BLOCKS];
+    int8 start;
+} group_numbers;
+
+INLINE void load_group(private const operands *o, private const target *to, uint g, private group_numbers *group) {
     private const part *w = to->w;
-    float8 results[BLOCKS][TM];
-    const int8 start = VIA_BASE ? as_int8(intel_sub_group_block_read8((local const uint *)o->start)) : 0;
-    UR for (uint c = 0; c < BLOCKS; c++) UR for (uint i = 0; i < TM; i++) results[c][i] = 0;
-    for (uint block = 0; block < o->n_blocks; block += STEP) {
-        a_lane a[STEP][TOKENS];
-        row_numbers z;
-        float scale[BLOCKS], smallest[BLOCKS];
-        load_a(o, block, STEP, a);
-        load_rows(o, block / STEP, &z);
-        load_scales(o, w->scales, w->supers, w->tile0 + to->tile, block / STEP, scale);
-        if (MINS) load_scales(o, w->mins, w->super_mins, w->tile0 + to->tile, block / STEP, smallest);
-        UR for (uint j = 0; j < TN; j++) {
-            uint b[B_ROWS * HALVES];
-            load_b(o, j, block, STEP, b);
-            UR for (uint c = j * HALVES; c < (j + 1) * HALVES; c++) {
-                b_columns columns[STEP];
-                UR for (uint u = 0; u < STEP; u++) columns[u] = columns_of(b, u, c % HALVES);
+    load_rows(o, g, &group->z);
+    load_scales(o, w->scales, w->supers, w->tile0 + to->tile, g, group->scale);
+    if (MINS) load_scales(o, w->mins, w->super_mins, w->tile0 + to->tile, g, group->smallest);
+}
+
+/* Adds a group to the results of tile-row j. */
+INLINE void add_tile_row(private const operands *o, private const group_numbers *group, a_lane a[STEP][TOKENS], uint j,
+                         private const uint *b, float8 results[BLOCKS][TM]) {
+    UR for (uint c = j * HALVES; c < (j + 1) * HALVES; c++) {
+        b_columns columns[STEP];
+        UR for (uint u = 0; u < STEP; u++) columns[u] = columns_of(b, u, c % HALVES);
 #if SPLIT_BITS
-                b_columns high[STEP];
-                UR for (uint u = 0; u < STEP; u++) high[u] = high_columns(b, u);
+        b_columns high[STEP];
+        UR for (uint u = 0; u < STEP; u++) high[u] = high_columns(b, u);
 #endif
-                UR for (uint i = 0; i < TM; i++) { /* sums of one at a time, which takes fewer registers */
-                    int8 sums = start;
+        UR for (uint i = 0; i < TM; i++) { /* sums of one at a time, which takes fewer registers */
+            int8 sums = group->start;
 #if SPLIT_BITS
-                    UR for (uint u = 0; u < STEP; u++) sums = MULTIPLY(rows_of(a[u], i), high[u], sums);
-                    sums <<= 2;
+            UR for (uint u = 0; u < STEP; u++) sums = MULTIPLY(rows_of(a[u], i), high[u], sums);
+            sums <<= 2;
 #endif
-                    UR for (uint u = 0; u < STEP; u++) sums = MULTIPLY(rows_of(a[u], i), columns[u], sums);
-                    results[c][i] = add_group(o, &z, i, scale[c], MINS ? smallest[c] : 0, sums, results[c][i]);
-                }
-            }
+            UR for (uint u = 0; u < STEP; u++) sums = MULTIPLY(rows_of(a[u], i), columns[u], sums);
+            results[c][i] =
+                add_group(o, &group->z, i, group->scale[c], MINS ? group->smallest[c] : 0, sums, results[c][i]);
         }
     }
+}
+
+#if X_GROUP == 16
+/* The activations of one half of a block's k, zeros beside them: with them an instruction, which takes 32 k, has the sum
+ * of one group. In order of k the halves are lanes, in X_ORDER=8 every other byte. */
+INLINE void half_of(a_lane a[STEP][TOKENS], uint h, a_lane out[STEP][TOKENS]) {
+    const a_lane bytes = (a_lane)(h ? 0xff00ff00u : 0x00ff00ffu);
+    const a_lane lanes = (a_lane)(LANE / (SUB_GROUP / 2) == h ? 0xffffffffu : 0);
+    UR for (uint t = 0; t < TOKENS; t++) out[0][t] = a[0][t] & (X_ORDER == 8 ? bytes : lanes);
+}
+
+INLINE void add_step(private const operands *o, private const target *to, uint block, private group_numbers *group,
+                     float8 results[BLOCKS][TM]) {
+    a_lane a[STEP][TOKENS], of_half[STEP][TOKENS];
+    uint b[TN][B_ROWS * HALVES];
+    load_a(o, block, STEP, a);
+    UR for (uint j = 0; j < TN; j++) load_b(o, j, block, STEP, b[j]);
+    UR for (uint h = 0; h < 2; h++) {
+        half_of(a, h, of_half);
+        load_group(o, to, 2 * block + h, group);
+        UR for (uint j = 0; j < TN; j++) add_tile_row(o, group, of_half, j, b[j], results);
+    }
+}
+#else
+INLINE void add_step(private const operands *o, private const target *to, uint block, private group_numbers *group,
+                     float8 results[BLOCKS][TM]) {
+    a_lane a[STEP][TOKENS];
+    load_a(o, block, STEP, a);
+    load_group(o, to, block / STEP, group);
+    UR for (uint j = 0; j < TN; j++) {
+        uint b[B_ROWS * HALVES];
+        load_b(o, j, block, STEP, b);
+        add_tile_row(o, group, a, j, b, results);
+    }
+}
+#endif
+
+INLINE void run_part(private const operands *o, private const target *to) {
+    float8 results[BLOCKS][TM];
+    group_numbers group;
+    group.start = VIA_BASE ? as_int8(intel_sub_group_block_read8((local const uint *)o->start)) : 0;
+    UR for (uint c = 0; c < BLOCKS; c++) UR for (uint i = 0; i < TM; i++) results[c][i] = 0;
+    for (uint block = 0; block < o->n_blocks; block += STEP) add_step(o, to, block, &group, results);
     row_numbers last;
     load_rows(o, 0, &last);
     UR for (uint c = 0; c < BLOCKS; c++) store_block(o, to, &last, c, results[c]);

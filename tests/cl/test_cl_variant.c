@@ -103,6 +103,14 @@ static void gemm_splits_columns_or_rows(void **state) {
     assert_true(crumb_cl_variant_make(find("gemv_u3__dpas16"), "step=32", &v));
 }
 
+/* Scales of 16, as K-quants have them. */
+static const char *selected_of_16(uint8_t bits, uint32_t sub_group, uint32_t n) {
+    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 128 << 10, 1024, 0};
+    const crumb_matrix w = {.bits = bits, .mul = 1, .m = 4096, .k = 4096, .group = 16, .super_group = 256};
+    const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_GROUP, .act_group = 16, .n_parts = 1, .x = 8};
+    return crumb_cl_linear_select(&use, n, &target)->name;
+}
+
 static const char *selected(uint32_t sub_group, uint32_t xe_cores, uint32_t m, uint32_t n) {
     const crumb_matrix w = {.bits = 2, .mul = 1, .m = m, .k = 2560, .group = 2560};
     const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 8};
@@ -114,6 +122,12 @@ static const char *selected(uint32_t sub_group, uint32_t xe_cores, uint32_t m, u
 static void small_matrices_split_k(void **state) {
     (void)state;
     assert_string_equal(selected(16, 20, 6912, 32), "gemm_u2_8x64__dpas16");
+    assert_string_equal(selected_of_16(2, 16, 512), "gemm_u2_16x64__dpas16");
+    assert_string_equal(selected_of_16(3, 16, 512), "gemm_u3_32x32__dpas16");
+    assert_string_equal(selected_of_16(6, 16, 512), "linear_u6_gemm__dp4a");
+    assert_string_equal(selected_of_16(2, 16, 1), "linear_u2_gemv__dp4a");
+    assert_string_equal(selected_of_16(2, 8, 512), "gemm_u2_16x32__dpas8");
+    assert_string_equal(selected_of_16(3, 8, 512), "gemm_u3_16x32__dpas8");
     assert_string_equal(selected(16, 20, 640, 32), "gemm_u2_8x64_split__dpas16");
     assert_string_equal(selected(16, 0, 640, 32), "gemm_u2_8x64__dpas16"); /* who knows */
     assert_string_equal(selected(16, 20, 640, 512), "gemm_u2_16x128__dpas16");

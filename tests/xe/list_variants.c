@@ -10,21 +10,25 @@ static const struct {
     const char *name;
     crumb_act_quant act;
     uint32_t group, act_group, x;
+    uint32_t super_group; /* with mins, as 2-bit K-quants have it */
 } layers[] = {
-    {"row", CRUMB_ACT_ROW, 4096, 0, 8},         /* one scale per row: ternary models */
-    {"row-fused", CRUMB_ACT_ROW, 4096, 0, 32},  /* quantized by every work-group */
-    {"group128", CRUMB_ACT_GROUP, 128, 128, 8}, /* scales of 128 on both sides */
-    {"group32", CRUMB_ACT_GROUP, 32, 32, 8},
+    {"row", CRUMB_ACT_ROW, 4096, 0, 8, 0},         /* one scale per row: ternary models */
+    {"row-fused", CRUMB_ACT_ROW, 4096, 0, 32, 0},  /* quantized by every work-group */
+    {"group128", CRUMB_ACT_GROUP, 128, 128, 8, 0}, /* scales of 128 on both sides */
+    {"group32", CRUMB_ACT_GROUP, 32, 32, 8, 0},    {"group16", CRUMB_ACT_GROUP, 16, 16, 8, 256},
 };
 
 static void print_variant(const crumb_cl_kernel *kernel, size_t layer) {
     static const int8_t entries[CRUMB_CODEBOOK_ENTRIES] = {0};
+    static const uint16_t some_supers[1];
     char options[CRUMB_CL_OPTIONS_MAX];
     const crumb_matrix w = {.bits = kernel->bits,
                             .mul = 1,
                             .m = 4096,
                             .k = 4096,
                             .group = layers[layer].group,
+                            .super_group = layers[layer].super_group,
+                            .mins = layers[layer].super_group ? some_supers : NULL,
                             .codebook = kernel->codebook ? entries : NULL};
     const crumb_cl_linear use = {
         .w = &w, .act = layers[layer].act, .act_group = layers[layer].act_group, .n_parts = 1, .x = layers[layer].x};

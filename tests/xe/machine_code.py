@@ -17,7 +17,7 @@ LIST_VARIANTS is the program of list_variants.c. Rules, per variant and device:
     dense_matrix.cl, many rows: at most 2, in sub-groups of 8 at most 5
     attention_matrix.cl, many rows: at most 8
     linear.cl: matrix instructions are in a loop, or unrolled in one
-Scales of 32 have no budget: their floats alone are 3 instructions per sum.
+Scales of 32 and of 16 have no budget: their floats alone are 3 instructions per sum.
 
 Compilations are kept by hash in the user's cache. Exit status 77: the compiler cannot be had here.
 """
@@ -129,7 +129,7 @@ class Variant:
         return DEVICES[self.sub_group] if self.matrix else DEVICES["dp4a", 0]
 
     def stands_for_all(self, device):
-        if self.layer == "group32" and self.file != "gemm.cl":
+        if self.layer in ("group32", "group16") and self.file != "gemm.cl":
             return False
         if device == self.devices()[0] or "_u2_" in self.name:
             return True
@@ -175,7 +175,7 @@ class Result:
             return (2 if v.sub_group == 16 else 5) if "_gemm_" in v.name else None
         if v.layer.startswith("heads"):
             return 8 if "_whole_" in v.name else None
-        if v.file == "linear.cl" or v.layer == "group32" or v.tokens not in (1, 8, 16, 32):
+        if v.file == "linear.cl" or v.layer in ("group32", "group16") or v.tokens not in (1, 8, 16, 32):
             return None
         if v.in_registers:
             return 8

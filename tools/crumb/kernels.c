@@ -220,10 +220,11 @@ static crumb_status list(const kernels_choice *c, crumb_error *err) {
 static const uint32_t batches[] = {1, 4, 512};
 enum { N_BATCHES = sizeof batches / sizeof batches[0], MAX_REASONS = 32 };
 
-/* What a plan takes when nothing is tuned. */
+/* What a plan takes when nothing is tuned, for groups of --group or 32. */
 static const char *chosen(const kernels_choice *c, const crumb_kernel_format *format, uint32_t n) {
     const crumb_kernel_info any = {.acts = 0};
-    const crumb_kernel_problem p = kernels_problem(c, &any, format, 32, (kernels_shape){16, 256, n});
+    const uint32_t group = c->n_groups ? c->groups[0] : 32;
+    const crumb_kernel_problem p = kernels_problem(c, &any, format, group, (kernels_shape){1024, 4096, n});
     size_t kernel = kernels_chosen(c, &p);
     return kernel == SIZE_MAX ? "none" : kernels_info(c, kernel).name;
 }
@@ -281,8 +282,8 @@ static crumb_status support(const kernels_choice *c, crumb_error *err) {
     kernels_device_name(c, device);
     cli_print("%s: %s\n%zu of %zu kernels run here.\n", c->suite->backend, device, r.n_here, c->suite->n_kernels());
     for (size_t i = 0; i < r.n; i++) cli_print("%6zu do not: %s\n", r.count[i], r.text[i]);
-    cli_print("\nWhat a plan takes when nothing is tuned:\n%-8s %-28s %-28s %s\n", "bits", "1 row", "4 rows",
-              "512 rows");
+    cli_print("\nWhat a plan takes when nothing is tuned, for scales of %u weights:\n%-8s %-28s %-28s %s\n",
+              c->n_groups ? c->groups[0] : 32, "bits", "1 row", "4 rows", "512 rows");
     for (size_t f = 0; f < c->n_formats; f++) {
         cli_print("%-8s", c->formats[f]->name);
         for (size_t b = 0; b < N_BATCHES; b++)
