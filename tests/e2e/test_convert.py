@@ -27,6 +27,17 @@ class Convert(CommandTest):
             self.assertEqual(self.succeeds("run", self.out, *GREEDY).stdout,
                              self.succeeds("run", folder, *GREEDY).stdout)
 
+    def test_perplexity_is_what_llama_found(self):
+        """llama-perplexity -c 64 of the converted files (llama.cpp of tests/deps.lock) printed these."""
+        text = os.path.join(self.folder, "text.txt")
+        with open(text, "w", encoding="ascii") as f:
+            f.write("the other then in an\n" * 40)
+        for name, theirs in (("llama-f16", 210.7272), ("qwen3-q4_1", 29382.0094)):
+            for model in (os.path.join(CHECKPOINTS, name), self.out):
+                self.succeeds("convert", os.path.join(CHECKPOINTS, name), self.out)
+                said = self.succeeds("perplexity", model, "-f", text, "-c", 64, "--device", "cpu", "--json").stdout
+                self.assertAlmostEqual(json.loads(said)["perplexity"] / theirs, 1, delta=1e-3)
+
     def test_gguf_to_gguf(self):
         said = json.loads(self.succeeds("convert", MODEL, self.out, "--json").stdout)
         self.assertEqual(said["n_tensors_taken_up"], 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""crumb quantize against llama-quantize on a tiny model: the same bytes of every tensor, in every type that both write;
-and llama.cpp reads what crumb convert makes of a folder.
+"""crumb quantize against llama-quantize on a tiny model: the same bytes of every tensor, in every type that both
+write.
 
 usage: compare_quantize.py --build FOLDER     exit status 77: llama.cpp cannot be had here
 """
@@ -21,7 +21,6 @@ def run(*command):
                           errors="replace")
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stdout}\n{done.stderr}")
-    return done.stdout
 
 
 def tensors(path):
@@ -89,14 +88,6 @@ def main():
             different = [name for name in a if not same(name, a, b)]
             print(f"{kind}: {len(a)} tensors, different: {', '.join(different) or 'none'}")
             good = good and a.keys() == b.keys() and len(a) > 8 and not different
-        for name in ("llama-f16", "qwen3-q4_1"):
-            run(crumb, "convert", ROOT / "tests/oracle/checkpoints" / name, ours)
-            text = ("-p", "in the hat", "-n", "8", "--temp", "0", "--no-display-prompt")
-            said = run(llama, "llama-completion", "-m", ours, *text, "-no-cnv")
-            expected = run(crumb, "run", "-m", ours, *text, "--device", "cpu", "--activation", "float")
-            agree = len(expected.strip()) > 3 and said.strip().startswith(expected.strip())
-            print(f"{name}: llama.cpp says {said.strip()!r}, crumb {expected.strip()!r}")
-            good = good and agree
     sys.exit(0 if good else 1)
 
 

@@ -17,7 +17,8 @@ const cli_subcommand cli_subcommands[] = {
      cli_bench},
     {"perplexity", CLI_PERPLEXITY, "[FILE] -f TEXT [options]", "measure how well a model predicts a text",
      "Measures how well a model predicts a text, by llama-perplexity's rules: chunks of -c tokens, of which the second "
-     "half is scored.",
+     "half is scored. With --kl-divergence-base FILE what it predicts is kept; with --kl-divergence as well, another "
+     "model is compared with that: perplexities, Kullback-Leibler divergence, and how far probabilities moved.",
      cli_perplexity},
     {"inspect", CLI_INSPECT, "[FILE] [options]", "show what is in a GGUF or safetensors file",
      "Shows the metadata, the tensors and their types in a GGUF file, also in one that crumb cannot run; of "

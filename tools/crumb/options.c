@@ -147,6 +147,10 @@ const cli_option cli_option_table[] = {
     /* ---- perplexity ---- */
     {"--chunks", CLI_INT, "N", AT(n_chunks), "-1", RANGE(-1, INT32_MAX), CLI_PERPLEXITY,
      .help = "chunks to score; -1: all"},
+    {"--kl-divergence", CLI_ON, AT(kl_divergence), .commands = CLI_PERPLEXITY,
+     .help = "compare what the model predicts with a baseline, for the baseline's tokens: no text is needed"},
+    {"--save-all-logits --kl-divergence-base", CLI_TEXT, "FILE", AT(kl_base), .commands = CLI_PERPLEXITY,
+     .help = "the baseline, in llama-perplexity's form; without --kl-divergence it is written, from this model"},
 
     /* ---- inspect ---- */
     {"--keys", CLI_ON, AT(keys), .commands = CLI_INSPECT, .help = "only the metadata"},

@@ -61,6 +61,8 @@ typedef struct cli_options {
     bool warmup;
     /* perplexity */
     int64_t n_chunks;
+    bool kl_divergence;
+    const char *kl_base;
     /* inspect */
     bool keys, tensors, full;
     /* tokenize */

@@ -1,9 +1,11 @@
 /* crumb perplexity: how well a model predicts a text, by llama-perplexity's rules. The text's tokens are cut into
  * chunks of n_ctx; each is evaluated from an empty context, its first token replaced by BOS where the model wants one,
- * and the second half of its tokens is scored, so that every scored token has at least n_ctx/2 before it. */
+ * and the second half of its tokens is scored, so that every scored token has at least n_ctx/2 before it. What the
+ * model predicts can be kept as a baseline, or compared with one (kld.h). */
 #include "host/base/error.h"
 #include "host/base/thread.h"
 #include "tools/crumb/json_util.h"
+#include "tools/crumb/kld.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,13 +15,18 @@ typedef struct perplexity_state {
     crumb_model *model;
     crumb_session *session;
     int32_t *tokens;
-    size_t n_tokens;
+    size_t n_tokens, n_ctx;
     uint32_t n_vocab;
     int32_t bos; /* first token of each chunk; -1: as in the text */
     /* of the tokens scored so far */
     const int32_t *chunk;
     uint64_t n_scored;
     double sum, sum_of_squares; /* of -log(probability) */
+    kld_writer writer;          /* --kl-divergence-base alone */
+    kld_base base;              /* with --kl-divergence */
+    kld_sums sums;
+    size_t number;       /* of the chunk */
+    crumb_error row_err; /* what went wrong with a baseline's row */
 } perplexity_state;
 
 typedef struct perplexity_result {
@@ -42,18 +49,22 @@ static crumb_status score_token(void *user, size_t index, const float *logits) {
     p->sum += nll;
     p->sum_of_squares += nll * nll;
     p->n_scored++;
-    return CRUMB_OK;
+    if (p->writer.path) return kld_write_row(&p->writer, logits, &p->row_err);
+    if (!p->base.path) return CRUMB_OK;
+    return kld_add(&p->base, p->number, index - p->n_ctx / 2, logits, p->chunk[index + 1], &p->sums, &p->row_err);
 }
 
 static crumb_status score_chunk(perplexity_state *p, size_t number, crumb_error *err) {
-    size_t n_ctx = (size_t)p->options->n_ctx;
+    const size_t n_ctx = p->n_ctx;
     int32_t *chunk = p->tokens + number * n_ctx, first = chunk[0];
     if (p->bos >= 0) chunk[0] = p->bos;
     p->chunk = chunk;
+    p->number = number;
     CRUMB_TRY(crumb_session_rewind(p->session, 0, err));
     /* The last token predicts nothing that is in the chunk. */
     crumb_status status = crumb_session_score(p->session, chunk, n_ctx - 1, n_ctx / 2, score_token, p, err);
     chunk[0] = first;
+    if (p->row_err.status != CRUMB_OK) *err = p->row_err;
     return status;
 }
 
@@ -73,7 +84,12 @@ static crumb_status score_all(perplexity_state *p, size_t n_chunks, perplexity_r
             double seconds = (double)(crumb_now_ns() - start) / 1e9;
             cli_note("perplexity: %.2f seconds per pass - ETA %.2f minutes", seconds, seconds * (double)n_chunks / 60);
         }
-        if (!p->options->json) cli_print("[%zu]%.4f,", i + 1, out->ppl);
+        if (p->base.path && i == 0 && !p->options->json) kld_print_heading();
+        if (p->options->json) continue;
+        if (p->base.path)
+            kld_print_chunk(&p->sums, i + 1);
+        else
+            cli_print("[%zu]%.4f,", i + 1, out->ppl);
         if (!cli_flush()) return CRUMB_OK;
     }
     return CRUMB_OK;
@@ -92,10 +108,26 @@ static crumb_status find_bos(perplexity_state *p, crumb_error *err) {
     return CRUMB_OK;
 }
 
+/* The tokens are the baseline's, and so is the length of chunks. */
+static crumb_status read_base(perplexity_state *p, crumb_error *err) {
+    if (!p->options->kl_base)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT,
+                          "--kl-divergence compares with --kl-divergence-base FILE: give both");
+    CRUMB_TRY(cli_model_open(p->options, p->options->model, NULL, 0, p->options->n_ctx, &p->model, err));
+    CRUMB_TRY(find_bos(p, err));
+    CRUMB_TRY(kld_open(p->options->kl_base, p->n_vocab, &p->base, err));
+    p->tokens = p->base.tokens;
+    p->n_ctx = p->base.n_ctx;
+    p->n_tokens = p->base.n_chunks * p->n_ctx;
+    return kld_sums_open(p->base.n_chunks * (size_t)p->base.n_rows, &p->sums, err);
+}
+
 static crumb_status read_tokens(perplexity_state *p, crumb_error *err) {
     char *text;
     size_t n_bytes;
+    if (p->options->kl_divergence) return read_base(p, err);
     if (!p->options->prompt_file) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "no text: give -f FILE (- for stdin)");
+    p->n_ctx = (size_t)p->options->n_ctx;
     CRUMB_TRY(cli_prompt(p->options, &text, &n_bytes, err));
     crumb_status status = cli_model_open(p->options, p->options->model, NULL, 0, p->options->n_ctx, &p->model, err);
     if (status == CRUMB_OK)
@@ -107,21 +139,28 @@ static crumb_status read_tokens(perplexity_state *p, crumb_error *err) {
 
 static crumb_status prepare(perplexity_state *p, size_t *n_chunks, crumb_error *err) {
     CRUMB_TRY(read_tokens(p, err));
-    size_t n_ctx = (size_t)p->options->n_ctx;
-    if (p->n_tokens < 2 * n_ctx)
+    const size_t n_ctx = p->n_ctx;
+    if (!p->base.path && p->n_tokens < 2 * n_ctx)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
                           "%s: perplexity at -c %zu needs at least %zu tokens, and the text has %zu",
                           p->options->prompt_file, n_ctx, 2 * n_ctx, p->n_tokens);
     *n_chunks = p->n_tokens / n_ctx;
     if (p->options->n_chunks >= 0 && *n_chunks > (size_t)p->options->n_chunks) *n_chunks = (size_t)p->options->n_chunks;
     crumb_session_params params = cli_session_params(p->options);
+    params.n_ctx = (uint32_t)n_ctx;
     CRUMB_TRY(crumb_session_create(p->model, &params, &p->session, err));
+    if (!p->base.path && p->options->kl_base)
+        CRUMB_TRY(
+            kld_write_open(p->options->kl_base, (uint32_t)n_ctx, p->n_vocab, *n_chunks, p->tokens, &p->writer, err));
     cli_note("perplexity: calculating perplexity over %zu chunks, n_ctx=%zu, batch_size=%u, n_seq=1", *n_chunks, n_ctx,
              params.n_batch);
     return CRUMB_OK;
 }
 
-static crumb_status print_result(const perplexity_state *p, const perplexity_result *r, crumb_error *err) {
+static crumb_status print_result(perplexity_state *p, const perplexity_result *r, crumb_error *err) {
+    if (p->base.path && p->options->json)
+        return kld_print_json(&p->sums, p->options->model ? p->options->model : "", p->base.path, err);
+    if (p->base.path) return kld_print_result(&p->sums), CRUMB_OK;
     if (!p->options->json) {
         cli_print("\nFinal estimate: PPL = %.4f +/- %.5f\n", r->ppl, r->uncertainty);
         return CRUMB_OK;
@@ -139,17 +178,21 @@ static crumb_status print_result(const perplexity_state *p, const perplexity_res
 
 int cli_perplexity(const cli_options *options) {
     crumb_error err = {0};
-    perplexity_state p = {.options = options};
+    perplexity_state p = {.options = options, .writer = {.file = {.fd = -1}}};
     perplexity_result result = {.n_chunks = 0};
     size_t n_chunks = 0;
     crumb_status status = prepare(&p, &n_chunks, &err);
     if (status == CRUMB_OK) status = score_all(&p, n_chunks, &result, &err);
+    if (status == CRUMB_OK && p.writer.path) status = kld_write_finish(&p.writer, &err);
     if (status == CRUMB_OK && result.n_chunks > 0)
         status = print_result(&p, &result, &err);
     else if (result.n_chunks > 0 && !options->json)
         cli_print("\n");
     crumb_session_destroy(p.session);
     crumb_model_close(p.model);
-    free(p.tokens);
+    if (!p.base.path) free(p.tokens); /* else they are the baseline's */
+    kld_write_close(&p.writer);
+    kld_sums_close(&p.sums);
+    kld_close(&p.base);
     return status == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
 }
