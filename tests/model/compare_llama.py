@@ -5,6 +5,8 @@ that they may take.
 usage: compare_llama.py --build FOLDER tokens NAME                  ten prompts continue alike
        compare_llama.py --build FOLDER perplexity NAME [--chunks N] [--kv8-chunks N]
                                                       within 0.5 %; an 8-bit KV cache keeps that of f16's in N chunks
+       compare_llama.py --build FOLDER divergence NAME    both find the same divergence from SmolLM2's F16 file, each in
+                                                      the file of predictions that the other has written
        compare_llama.py --build FOLDER memory NAME    no more than its parts and one tensor
 
 NAME is smollm2-Q4_1, smollm2-Q8_0, smollm2-Q4_0, smollm2-F16, one of SmolLM2's K-quants, smollm2-Q4_K_M ...,
@@ -15,6 +17,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +26,9 @@ import peer_models  # noqa: E402
 
 TOLERANCE = 0.005
 KV8_TOLERANCE = 0.001
+DIVERGENCE_FLAGS = ["-c", "128", "--chunks", "8", "-t", "2"]
+# Predictions differ by how activations are quantized: of the mean divergence as a part, of the likeliest token in percent.
+DIVERGENCE_TOLERANCE, SAME_TOP_TOLERANCE = 0.05, 3
 
 
 def measure(build, path, text, chunks, *flags):
@@ -58,10 +64,38 @@ def perplexity(build, path, expected, a):
     return good
 
 
+def say(command):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def divergence(build, path):
+    base, text = str(peer_models.model("smollm2-F16")), str(peer_models.text())
+    programs = {"crumb": [str(build / "crumb"), "perplexity"], "llama.cpp": peer_models.llama("llama-perplexity")}
+    good = True
+    with tempfile.TemporaryDirectory() as folder:
+        found = {}
+        for writer, command in programs.items():
+            kept = f"{folder}/{writer}"
+            say([*command, "-m", base, "-f", text, *DIVERGENCE_FLAGS, "--kl-divergence-base", kept])
+            for reader, compare in programs.items():
+                said = say([*compare, "-m", str(path), *DIVERGENCE_FLAGS, "--kl-divergence-base", kept, "--kl-divergence"])
+                found[writer, reader] = [float(re.search(line + r" +(\d+\.\d+)", said).group(1))
+                                         for line in (r"Mean    KLD:", r"Same top p:")]
+                print(f"predictions kept by {writer}, compared by {reader}: mean divergence {found[writer, reader][0]}, "
+                      f"same likeliest token {found[writer, reader][1]} %")
+        kld, top = found["llama.cpp", "llama.cpp"]
+        for k, t in found.values():
+            good = good and abs(k / kld - 1) <= DIVERGENCE_TOLERANCE and abs(t - top) <= SAME_TOP_TOLERANCE
+    return good
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--build", type=Path, default=ROOT / "build")
-    p.add_argument("what", choices=("tokens", "perplexity", "memory"))
+    p.add_argument("what", choices=("tokens", "perplexity", "divergence", "memory"))
     p.add_argument("name")
     p.add_argument("--chunks", type=int, default=0)
     p.add_argument("--kv8-chunks", type=int, default=0)
@@ -75,6 +109,8 @@ def main():
             print(f"note: {path} is not byte for byte the file that {fixture.name} was made with")
         if a.what == "perplexity":
             good = perplexity(a.build, path, expected["perplexity"], a)
+        elif a.what == "divergence":
+            good = divergence(a.build, path)
         elif a.what == "memory":
             good = subprocess.run([programs / "memory_of_model", path]).returncode == 0
         else:
