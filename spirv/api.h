@@ -80,7 +80,7 @@ typedef struct crumb_ze_functions {
 } crumb_ze_functions;
 
 /* Flags of version 1.7: what is appended is done in its order. */
-#define CRUMB_ZE_QUEUE_IN_ORDER ((ze_command_queue_flags_t)ZE_BIT(2))
+#define CRUMB_ZE_QUEUE_IN_ORDER ((ze_command_queue_flags_t)ZE_BIT(1))
 #define CRUMB_ZE_LIST_IN_ORDER  ((ze_command_list_flags_t)ZE_BIT(3))
 
 /* Intel's driver takes OpenCL C as it stands, as a format that the specification does not name. */
