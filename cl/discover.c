@@ -162,13 +162,24 @@ typedef struct discovery {
     char answer[ANSWER_SIZE];
 } discovery;
 
+/* A device was not where the last answer had it. */
+static bool is_discarded(const char *path) {
+    void *bytes;
+    size_t n;
+    if (crumb_cache_read(path, 0, &bytes, &n, NULL) != CRUMB_OK) return false;
+    free(bytes);
+    return true;
+}
+
 static void take_survey(discovery *d, char *note, size_t size) {
     char path[1024], folder[600];
     if (!crumb_module_folder((const void *)failed, folder, sizeof folder)) return;
     make_key(&d->k, &d->found, folder);
     bool has_cache = crumb_cache_path(crumb_cl_api_used.survey_cache, path, sizeof path);
     if (has_cache && recall(path, &d->k, &d->survey, note, size)) return;
-    if (ask(folder, &d->found, d->answer, &d->survey, note, size) && has_cache) remember(path, &d->k, d->answer);
+    const bool asked = ask(folder, &d->found, d->answer, &d->survey, note, size);
+    /* One that is gone may come back without a change of the key: a driver that fails, and does not the next time. */
+    if (asked && has_cache && (d->survey.n_devices || !is_discarded(path))) remember(path, &d->k, d->answer);
 }
 
 /* ---- the result ------------------------------------------------------------------------------------------------ */

@@ -39,17 +39,19 @@ bool crumb_cl_driver_find(crumb_device *d) {
     return d->driver->z && find_id(d->driver, &d->facts);
 }
 
-static bool find_ordinal(crumb_cl_driver *o) {
+/* The first group of queues that kernels run in. */
+static crumb_status find_ordinal(crumb_device *d, crumb_error *err) {
+    crumb_cl_driver *o = d->driver;
     ze_command_queue_group_properties_t groups[MAX_GROUPS];
     uint32_t n = MAX_GROUPS;
     for (int i = 0; i < MAX_GROUPS; i++)
         groups[i] = (ze_command_queue_group_properties_t){.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_GROUP_PROPERTIES};
-    if (o->z->zeDeviceGetCommandQueueGroupProperties(o->id, &n, groups) != ZE_RESULT_SUCCESS) return false;
-    for (uint32_t i = 0; i < n && i < MAX_GROUPS; i++) {
-        o->ordinal = i;
-        if (groups[i].flags & ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE) return true;
-    }
-    return false;
+    const ze_result_t code = o->z->zeDeviceGetCommandQueueGroupProperties(o->id, &n, groups);
+    if (code != ZE_RESULT_SUCCESS) return crumb_cl_fail(err, d->label, "asking for its queues", (crumb_cl_code)code);
+    for (o->ordinal = 0; o->ordinal < n && o->ordinal < MAX_GROUPS; o->ordinal++)
+        if (groups[o->ordinal].flags & ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_DEVICE, "%s: its driver (%.60s) has no queue for kernels", d->label,
+                      d->facts.driver);
 }
 
 static ze_result_t create_queue(crumb_cl_driver *o) {
@@ -62,9 +64,7 @@ static ze_result_t create_queue(crumb_cl_driver *o) {
 
 crumb_status crumb_cl_driver_open(crumb_device *d, crumb_error *err) {
     CRUMB_TRY(crumb_lock_create(&d->driver->lock, err));
-    if (!find_ordinal(d->driver))
-        return crumb_fail(err, CRUMB_ERR_DEVICE, "%s: its driver (%.60s) has no queue for kernels", d->label,
-                          d->facts.driver);
+    CRUMB_TRY(find_ordinal(d, err));
     const ze_result_t code = create_queue(d->driver);
     if (code != ZE_RESULT_SUCCESS) return crumb_cl_fail(err, d->label, "creating a queue", (crumb_cl_code)code);
     d->queue = &d->driver->queue;
