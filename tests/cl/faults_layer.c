@@ -1,9 +1,6 @@
-/* An OpenCL layer (the loader's OPENCL_LAYERS) under which calls fail: a real driver beneath, and a fault.
- *
- * CRUMB_FAULT=N        the N-th call fails with CL_OUT_OF_RESOURCES
- * CRUMB_FAULT=N:lost   and so do all behind it, as when the device has been reset
- * CRUMB_FAULT_LOG=FILE names of the functions called, a line each: a call's number is its line's
- * Counted are calls that make objects or enqueue, set, build or wait for something; those that ask or release are not.
+/* An OpenCL layer (the loader's OPENCL_LAYERS) under which calls fail as tests/support/faults.h says, with
+ * CL_OUT_OF_RESOURCES: a real driver beneath. Counted are calls that make objects or enqueue, set, build or wait for
+ * something; those that ask or release are not.
  */
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
@@ -12,38 +9,20 @@
 #include <CL/cl_icd.h>
 #include <CL/cl_layer.h>
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/support/faults.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
 static struct _cl_icd_dispatch own;
 static const struct _cl_icd_dispatch *below;
-static atomic_ulong n_calls;
-
-static bool fails(const char *function) {
-    const char *fault = getenv("CRUMB_FAULT"), *log = getenv("CRUMB_FAULT_LOG");
-    const unsigned long n = atomic_fetch_add(&n_calls, 1) + 1;
-    if (log) {
-        FILE *f = fopen(log, "a");
-        if (f) fprintf(f, "%s\n", function), fclose(f);
-    }
-    if (!fault) return false;
-    const unsigned long at = strtoul(fault, NULL, 10);
-    return strchr(fault, ':') ? n >= at : n == at;
-}
-
 /* Functions that return a code, and those that return an object (or address) and set a code. */
 #define CODE(name, parameters, arguments)                                                                              \
     static cl_int CL_API_CALL faulty_##name parameters {                                                               \
-        return fails(#name) ? CL_OUT_OF_RESOURCES : below->name arguments;                                             \
+        return crumb_test_call_fails(#name) ? CL_OUT_OF_RESOURCES : below->name arguments;                             \
     }
 #define OBJECT(type, name, parameters, arguments)                                                                      \
     static type CL_API_CALL faulty_##name parameters {                                                                 \
-        if (!fails(#name)) return below->name arguments;                                                               \
+        if (!crumb_test_call_fails(#name)) return below->name arguments;                                               \
         if (code) *code = CL_OUT_OF_RESOURCES;                                                                         \
         return NULL;                                                                                                   \
     }
@@ -95,25 +74,26 @@ static clEnqueueMemFillINTEL_fn fill;
 
 static void *CL_API_CALL faulty_device_alloc(cl_context c, cl_device_id d, const cl_mem_properties_intel *p, size_t n,
                                              cl_uint align, cl_int *code) {
-    if (!fails("clDeviceMemAllocINTEL")) return device_alloc(c, d, p, n, align, code);
+    if (!crumb_test_call_fails("clDeviceMemAllocINTEL")) return device_alloc(c, d, p, n, align, code);
     if (code) *code = CL_OUT_OF_RESOURCES;
     return NULL;
 }
 static void *CL_API_CALL faulty_host_alloc(cl_context c, const cl_mem_properties_intel *p, size_t n, cl_uint align,
                                            cl_int *code) {
-    if (!fails("clHostMemAllocINTEL")) return host_alloc(c, p, n, align, code);
+    if (!crumb_test_call_fails("clHostMemAllocINTEL")) return host_alloc(c, p, n, align, code);
     if (code) *code = CL_OUT_OF_RESOURCES;
     return NULL;
 }
 static cl_int CL_API_CALL faulty_set_arg(cl_kernel k, cl_uint i, const void *value) {
-    return fails("clSetKernelArgMemPointerINTEL") ? CL_OUT_OF_RESOURCES : set_arg(k, i, value);
+    return crumb_test_call_fails("clSetKernelArgMemPointerINTEL") ? CL_OUT_OF_RESOURCES : set_arg(k, i, value);
 }
 static cl_int CL_API_CALL faulty_copy(cl_command_queue q, cl_bool wait, void *to, const void *from, size_t n, WAITS) {
-    return fails("clEnqueueMemcpyINTEL") ? CL_OUT_OF_RESOURCES : copy(q, wait, to, from, n, n_events, events, event);
+    return crumb_test_call_fails("clEnqueueMemcpyINTEL") ? CL_OUT_OF_RESOURCES
+                                                         : copy(q, wait, to, from, n, n_events, events, event);
 }
 static cl_int CL_API_CALL faulty_fill(cl_command_queue q, void *to, const void *pattern, size_t size, size_t n, WAITS) {
-    return fails("clEnqueueMemFillINTEL") ? CL_OUT_OF_RESOURCES
-                                          : fill(q, to, pattern, size, n, n_events, events, event);
+    return crumb_test_call_fails("clEnqueueMemFillINTEL") ? CL_OUT_OF_RESOURCES
+                                                          : fill(q, to, pattern, size, n, n_events, events, event);
 }
 
 /* A pointer to a function and one to data are different things to C, and the same to every system with OpenCL. */

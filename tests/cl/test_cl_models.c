@@ -1,6 +1,6 @@
-/* Whole models on the first OpenCL device against the CPU backend, by the rule of tests/support/compare_tokens.h.
+/* Whole models on the first GPU against the CPU backend, by the rule of tests/support/compare_tokens.h.
  *
- * usage: test_cl_models RUNG [MODEL.gguf...]   RUNG as in --target cl:RUNG
+ * usage: test_cl_models TARGET [MODEL.gguf...]   TARGET as in --target: cl:RUNG, ze:RUNG
  * Without models: those of tests/oracle, which are every architecture and type, each with prompts of 1, 7, 64 and 513
  * tokens and decoding behind them, with both types of cache; each with every way to quantize activations; and that
  * pieces of a batch change no bit. With models: the prompts on these. With CRUMB_PLACE in the environment the CPU
@@ -20,7 +20,7 @@
 /* Integer sums are exact; what remains is a norm's last bit, which may move a value to the neighbouring code. */
 static const token_rule rule = {.near_tie = 0.05f, .max_error = 0.1f};
 
-static char target[32]; /* "cl:portable" */
+static char target[32]; /* "cl:portable": a backend of two letters, and a rung */
 static char **models;   /* given */
 static int n_models;
 /* CRUMB_CL_SAMPLE=n: every n-th model, one prompt each, of all lengths in turn; 0: everything. */
@@ -272,10 +272,10 @@ int main(int argc, char **argv) {
     };
     const struct CMUnitTest given[] = {cmocka_unit_test(given_models_agree)};
     if (argc < 2) {
-        fprintf(stderr, "usage: test_cl_models RUNG [MODEL.gguf...]\n");
+        fprintf(stderr, "usage: test_cl_models TARGET [MODEL.gguf...]\n");
         return 2;
     }
-    snprintf(target, sizeof target, "cl:%.20s", argv[1]);
+    snprintf(target, sizeof target, "%.24s", argv[1]);
     const char *every = getenv("CRUMB_CL_SAMPLE");
     sample = every ? strtoul(every, NULL, 10) : 0;
     models = argv + 2;
@@ -285,7 +285,7 @@ int main(int argc, char **argv) {
         return 77;
     }
     int failed = n_models ? cmocka_run_group_tests(given, NULL, NULL) : cmocka_run_group_tests(own, NULL, NULL);
-    if (strncmp(argv[1], "dpas", 4) != 0) return failed;
+    if (strncmp(target + 3, "dpas", 4) != 0) return failed;
     printf("%zu times a kernel on matrix instructions\n", n_matrix);
     return failed || n_matrix == 0;
 }

@@ -1,8 +1,8 @@
-"""A device that fails in the middle: the layer of faults_layer.c makes the n-th call of a real driver fail, once or for
-good. Wherever that is, the run ends with the text of an undisturbed one, or with a clear error; once it has begun to
-print, always with the text.
+"""A device that fails in the middle: the layer of faults_layer.c, or the Level Zero driver of tests/ze, makes the n-th call
+fail, once or for good. Wherever that is, the run ends with the text of an undisturbed one, or with a clear error; once it
+has begun to print, always with the text.
 
-usage: test_faults.py [--all]    every call, and not one or two of each function and a sample of the others"""
+usage: test_faults.py [--all|--once]    every call, or one of each function, and not three of each and a sample of others"""
 import collections
 import os
 import random
@@ -15,11 +15,12 @@ from pathlib import Path
 
 from system_loader import system_loader
 
-COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ["CRUMB_FAULTS_LAYER"]
-ALL = "--all" in sys.argv
+COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ.get("CRUMB_FAULTS_LAYER")  # none: Level Zero
+ALL, ONCE = "--all" in sys.argv, "--once" in sys.argv
 SAMPLE, SEED = 12, 20261122
-ARGUMENTS = ["run", "--device", "gpu0", "--verify", "off", "-p", "One day a small", "-n", "10", "--temp", "0",
-             "--ignore-eos"]
+BACKEND, CODES = ("cl", "CL_OUT_OF_RESOURCES") if LAYER else ("ze", "ZE_RESULT_ERROR_DEVICE_LOST")
+ARGUMENTS = ["run", "--backend", BACKEND, "--device", "gpu0", "--verify", "off", "-p", "One day a small",
+             "-n", "10", "--temp", "0", "--ignore-eos"]
 
 
 class Faults(unittest.TestCase):
@@ -27,7 +28,14 @@ class Faults(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        Path(cls.folder.name, "libOpenCL.so.1").symlink_to(system_loader("what happens when a device fails"))
+        if LAYER:
+            Path(cls.folder.name, "libOpenCL.so.1").symlink_to(system_loader("what happens when a device fails"))
+        else:  # built modules, which other tests have as well
+            kept = Path(os.environ["XDG_CACHE_HOME"], "crumb/ze-modules")
+            kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+            own = Path(cls.folder.name, "cache/crumb")
+            own.mkdir(mode=0o700, parents=True)
+            (own / "ze-modules").symlink_to(kept)
         cls.run_crumb()  # fills the cache of programs and of what devices there are
         log = Path(cls.folder.name, "calls")
         cls.right = cls.run_crumb(CRUMB_FAULT_LOG=str(log))
@@ -35,22 +43,25 @@ class Faults(unittest.TestCase):
 
     @classmethod
     def run_crumb(cls, *more, **settings):
-        libraries = f"{cls.folder.name}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-        environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "OPENCL_LAYERS": LAYER,
-                       "XDG_CACHE_HOME": str(Path(cls.folder.name, "cache")), **settings}
+        environment = {**os.environ, "XDG_CACHE_HOME": str(Path(cls.folder.name, "cache")), **settings}
+        if LAYER:
+            libraries = f"{cls.folder.name}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+            environment |= {"LD_LIBRARY_PATH": libraries, "OPENCL_LAYERS": LAYER}
         return subprocess.run([COMMAND, *ARGUMENTS, *more], env=environment, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=120)
 
     def chosen(self):
-        """Numbers of calls: all, or the first, the second and the last of each function, and a sample."""
-        numbers = range(1, len(self.calls) + 1)
-        if ALL:
-            return list(numbers)
+        """(number of a call, how it fails): all, or the first, the middle and the last of each function, and a sample; or
+        one of each function, in turns once and for good."""
+        numbers, hows = range(1, len(self.calls) + 1), ("", ":lost")
         of = collections.defaultdict(list)
         for n in numbers:
             of[self.calls[n - 1]].append(n)
+        if ONCE:
+            return [(each[len(each) // 2], hows[i % 2]) for i, each in enumerate(of.values())]
         some = {n for each in of.values() for n in (each[0], each[len(each) // 2], each[-1])}
-        return sorted(some | set(random.Random(SEED).sample(numbers, SAMPLE)))
+        some |= set(random.Random(SEED).sample(numbers, SAMPLE))
+        return [(n, how) for n in (numbers if ALL else sorted(some)) for how in hows]
 
     def check(self, done, what):
         self.assertIn(done.returncode, range(0, 10), f"{what}: {done.stderr}")  # never a signal
@@ -59,17 +70,17 @@ class Faults(unittest.TestCase):
             taken = re.findall("the CPU goes on in its place", done.stderr)
             self.assertLessEqual(len(taken), 1, f"{what}: {done.stderr}")
             return "taken over" if taken else "unharmed"
-        self.assertRegex(done.stderr, "gpu0.*(CL_OUT_OF_RESOURCES|CL_)", what)
+        gone = "gpu0: there is no such .* device|gpu0.*: the device is not there any more|no GPU: "
+        self.assertRegex(done.stderr, f"gpu0.*({CODES}|{BACKEND.upper()}_)|{gone}", what)
         self.assertEqual(done.stdout, "", f"{what}: half a text: {done.stderr}")
         return "error"
 
     def test_each_ends_well(self):
         self.assertEqual(self.right.returncode, 0, self.right.stderr)
         ends = collections.Counter()
-        for n in self.chosen():
-            for how in ("", ":lost"):
-                what = f"call {n} of {len(self.calls)}, {self.calls[n - 1]}{how}"
-                ends[self.check(self.run_crumb(CRUMB_FAULT=f"{n}{how}"), what)] += 1
+        for n, how in self.chosen():
+            what = f"call {n} of {len(self.calls)}, {self.calls[n - 1]}{how}"
+            ends[self.check(self.run_crumb(CRUMB_FAULT=f"{n}{how}"), what)] += 1
         print(f"{len(self.calls)} calls of {len(set(self.calls))} functions: {dict(ends)}")
         self.assertGreater(ends["taken over"], 0)
         self.assertGreater(ends["error"], 0)
@@ -90,4 +101,4 @@ class Faults(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[a for a in sys.argv if a != "--all"])
+    unittest.main(argv=[a for a in sys.argv if a not in ("--all", "--once")])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a program with one OpenCL runtime, and no other, behind the loader.
+"""Runs a program with one runtime for GPUs, and no other, behind the loader.
 
 usage: on_runtime.py RUNTIME PROGRAM [argument...]
     intel      Intel's OpenCL runtime for CPUs, from PyPI through tests/support/deps.py
@@ -8,6 +8,8 @@ usage: on_runtime.py RUNTIME PROGRAM [argument...]
     spirv      intel, for the tests of this folder: kernels come to it as the SPIR-V of Intel's compiler for GPUs
     pocl       Debian's pocl-opencl-icd, where it is installed: as cl/survey.c says, it compiles some kernels wrong
     pocl7      PoCL of Debian unstable (tests/deps.lock), told to use the method that compiles them right
+    ze-GPU     Level Zero: the driver of tests/ze/driver_over_opencl, which CRUMB_ZE_DRIVER names, over intel, behind Debian
+               unstable's loader; it claims to be that GPU: bmg, dg2, lnl or tgllp. CRUMB_COMMAND is then a script
     oclgrind   Debian's oclgrind, where it is installed: OpenCL 1.2 on a simulator that looks for data races, for accesses
                out of bounds and for wrong use of the API; anything that it finds fails the program
 
@@ -43,19 +45,34 @@ def intel():
     return str(libraries / "libintelocl.so"), {"LD_LIBRARY_PATH": str(libraries)}
 
 
-def xe(sub_group):
-    """crumb's cache lies in a folder of its own, by the texts of layer and builtins, which no key of crumb's knows."""
-    icd, environment = intel()
-    texts = BUILTINS.read_bytes() + (ROOT / "tests/xe/matrix_layer.c").read_bytes()
-    cache = CACHE / f"xe-layer-{hashlib.sha256(texts).hexdigest()[:16]}"
-    for old in CACHE.glob("xe-layer-*"):
+def cache_of(kind, *files):
+    """A folder for crumb's cache, by texts that no key of crumb's knows."""
+    texts = b"".join(file.read_bytes() for file in sorted(files))
+    cache = CACHE / f"{kind}-{hashlib.sha256(texts).hexdigest()[:16]}"
+    for old in CACHE.glob(f"{kind}-*"):
         if old.stat().st_mtime < time.time() - 7 * 86400:
             shutil.rmtree(old, ignore_errors=True)
     cache.mkdir(parents=True, exist_ok=True)
     cache.chmod(0o700)
     os.utime(cache)
-    return icd, environment | {"OPENCL_LAYERS": os.environ["CRUMB_XE_LAYER"], "CRUMB_LAYER_SUB_GROUP": str(sub_group),
-                               "CRUMB_LAYER_BUILTINS": str(BUILTINS), "XDG_CACHE_HOME": str(cache)}
+    return {"XDG_CACHE_HOME": str(cache)}
+
+
+def xe(sub_group):
+    icd, environment = intel()
+    return icd, environment | cache_of("xe-layer", BUILTINS, ROOT / "tests/xe/matrix_layer.c") | {
+        "OPENCL_LAYERS": os.environ["CRUMB_XE_LAYER"], "CRUMB_LAYER_SUB_GROUP": str(sub_group),
+        "CRUMB_LAYER_BUILTINS": str(BUILTINS)}
+
+
+def ze(gpu):
+    """The loader, and the compiler that makes SPIR-V, need their own C library: programs run with it."""
+    icd, environment = intel()
+    libraries = next(deps("prefix", "intel-gpu").glob("usr/lib/*/libze_loader.so.1")).parent
+    return icd, cache_of("ze-driver", BUILTINS, *(ROOT / "tests/ze/driver_over_opencl").iterdir()) | {
+        "ZE_ENABLE_ALT_DRIVERS": os.environ["CRUMB_ZE_DRIVER"], "CRUMB_DRIVER_GPU": gpu,
+        "CRUMB_LAYER_BUILTINS": str(BUILTINS),
+        "CRUMB_RUN": f"{libraries}/ld-linux-x86-64.so.2 --library-path {libraries}:{environment['LD_LIBRARY_PATH']}"}
 
 
 def spirv():
@@ -90,25 +107,30 @@ def oclgrind():
 
 
 RUNTIMES = {"intel": intel, "xe16": lambda: xe(16), "xe8": lambda: xe(8), "spirv": spirv, "pocl": pocl,
-            "pocl7": pocl7, "oclgrind": oclgrind}
+            "pocl7": pocl7, "oclgrind": oclgrind,
+            **{f"ze-{gpu}": lambda gpu=gpu: ze(gpu) for gpu in ("bmg", "dg2", "lnl", "tgllp")}}
 
 
 def run_in_prefix(run, folder):
-    """Makes crumb's module and its survey, a program that the module starts, run with a prefix's libraries."""
-    modules = os.environ.get("CRUMB_MODULE_DIR")
-    if not modules:
-        return {}
-    shutil.copy(Path(modules, "libcrumb-cl.so"), folder)
-    survey = Path(folder, "crumb-cl-survey")
-    survey.write_text(f"#!/bin/sh\nexec '{run}' '{modules}/crumb-cl-survey' \"$@\"\n")
-    survey.chmod(0o755)
-    return {"CRUMB_MODULE_DIR": str(folder)}
+    """Makes crumb's modules, the surveys that they start, and the command run with a prefix's libraries."""
+    modules, command = os.environ.get("CRUMB_MODULE_DIR"), os.environ.get("CRUMB_COMMAND")
+    programs = {"crumb": command} if command else {}
+    for backend in ("cl", "ze") if modules else ():
+        if Path(modules, f"libcrumb-{backend}.so").exists():
+            shutil.copy(Path(modules, f"libcrumb-{backend}.so"), folder)
+            programs[f"crumb-{backend}-survey"] = f"{modules}/crumb-{backend}-survey"
+    for name, program in programs.items():
+        script = Path(folder, name)
+        script.write_text(f"#!/bin/sh\nexec {run} '{program}' \"$@\"\n")
+        script.chmod(0o755)
+    return {"CRUMB_MODULE_DIR": str(folder)} | ({"CRUMB_COMMAND": str(Path(folder, "crumb"))} if command else {})
 
 
 def main():
     if len(sys.argv) < 3 or sys.argv[1] not in RUNTIMES:
         sys.exit(__doc__)
     icd, environment = RUNTIMES[sys.argv[1]]()
+    program = sys.argv[2:]
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "only.icd").write_text(icd + "\n")
         findings = Path(folder, "findings")
@@ -116,7 +138,9 @@ def main():
         run = environment.pop("CRUMB_RUN", None)
         if run:
             environment |= run_in_prefix(run, folder)
-        status = subprocess.run([*([run] if run else []), *sys.argv[2:]], env=os.environ | environment).returncode
+            if not Path(program[0]).name.startswith("python"):  # which starts CRUMB_COMMAND
+                program = run.split() + program
+        status = subprocess.run(program, env=os.environ | environment).returncode
         found = findings.read_text(errors="replace") if findings.exists() else ""
     if found.strip():
         print(found[:8000], file=sys.stderr)
