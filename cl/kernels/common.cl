@@ -208,13 +208,14 @@ typedef struct {
     float to_code, sx; /* code = round(x * to_code), x = code * sx */
 } crumb_quantizer;
 
+/* Structures are set member by member: of initializers with zeros Intel's offline compiler makes constants, which it does not
+ * list among what an entry point uses, as SPIR-V asks. */
 static crumb_quantizer quantizer_of(float largest, bool row) {
-    crumb_quantizer z = {0, 0};
+    crumb_quantizer z;
     if (row) largest = fmax(largest, 1e-5f);
-    if (largest >= QUANTIZE_TINY) {
-        z.to_code = 127.0f / largest;
-        z.sx = largest / 127.0f;
-    }
+    const bool any = largest >= QUANTIZE_TINY;
+    z.to_code = any ? 127.0f / largest : 0.0f;
+    z.sx = any ? largest / 127.0f : 0.0f;
     return z;
 }
 

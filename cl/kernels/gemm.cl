@@ -552,9 +552,13 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const fl
     uint group, n = N_OF(batch, on_outputs), sub_group = get_local_id(0) / SUB_GROUP;
     part w = part_of_group(parts, TN * ACROSS, &group);
     uint tile = (group * ACROSS + sub_group / SLICES) * TN;
-    operands o = {
-        .first = get_group_id(1) * TOKENS, .k_padded = ROUND_UP(k, TILE_K), .mul = mul, .sub = sub, .slice = sub_group % SLICES};
+    operands o;
+    o.first = get_group_id(1) * TOKENS;
     if (o.first >= n) return;
+    o.k_padded = ROUND_UP(k, TILE_K);
+    o.mul = mul;
+    o.sub = sub;
+    o.slice = sub_group % SLICES;
     o.last = min(n - o.first, (uint)TOKENS) - 1;
     o.n_blocks = o.k_padded / TILE_K;
     uint n_groups = GROUPS_OF(o.k_padded), n_scales = ROW_SCALE ? 1 : n_groups;
