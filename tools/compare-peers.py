@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints crumb's speed beside its peers': same weights, same threads, shipped defaults, in one run.
 
-usage: tools/compare-peers.py [--build FOLDER] [--rounds N] [--threads N] [--json FILE] [--only CASE]
+usage: tools/compare-peers.py [--build FOLDER] [--rounds N] [--threads N] [--json FILE] [--only CASE] [--avx2]
                               [--peer NAME:TYPE=FOLDER]...
 
 The programs take turns, and who begins changes every round, so that a machine whose speed drifts treats all alike; a
@@ -9,7 +9,8 @@ figure is the median of its rounds, a ratio the median of the rounds' ratios wit
 tests/deps.lock (or CRUMB_LLAMA_PREFIX), with its best CPU library for this processor. A descendant of it that you have
 built takes part in the ternary cases with --peer: FOLDER holds its llama-bench and llama-quantize, which makes the file
 of TYPE from the same weights (ik_llama.cpp:IQ2_BN, bitnet.cpp:I2_S). "least" is what the first release asks of crumb,
-"aim" what its CPU kernels are to reach on a processor with VNNI. Nothing else should run meanwhile: the load average is
+"aim" what its CPU kernels are to reach on a processor with VNNI. With --avx2 crumb and llama.cpp use plain AVX2 on any
+processor, and the aims are those for it. Nothing else should run meanwhile: the load average is
 printed with the table. About 5 minutes, and 2 more with each peer.
 """
 import argparse
@@ -51,6 +52,7 @@ CASES = [Case("smollm2-Q4_1", "SmolLM2-135M Q4_1", 256, 128, Goal(1.3, 2), Goal(
          Case("ternary-TQ2_0", "ternary 1.26B, f16 head", 512, 64, Goal(1.5, 2), Goal(2.5, 4), True),
          Case("ternary8-TQ2_0", "ternary 1.26B, 8-bit head", 512, 64, Goal(0, 2), Goal(0, 4), False)]
 PREFILL_AIMS = {"ik_llama.cpp": 1.3}  # others: the case's
+AVX2_GOALS = Goal(0, 1.3), Goal(0, 2)  # prefill, decode
 PROMPT = "The capital of France is"
 
 
@@ -122,7 +124,8 @@ def measure_speed(case, path, peers, a):
         return ["-m", str(file), "-t", str(a.threads), "-p", str(case.n_prompt), "-n", str(case.n_gen), "-r", "1", "-o",
                 "json"]
 
-    commands = [("crumb", [str(a.build / "crumb"), "bench", *flags(path)]),
+    forced = ["--target", "cpu:avx2"] if a.avx2 else []
+    commands = [("crumb", [str(a.build / "crumb"), "bench", *flags(path), *forced]),
                 ("llama.cpp", peer_models.llama("llama-bench", *flags(path)))]
     for peer in peers:
         commands.append((f"{peer.name} {peer.type}", [str(peer.folder / "llama-bench"), *flags(peer.file(case))]))
@@ -131,6 +134,7 @@ def measure_speed(case, path, peers, a):
     for (name, _), theirs in zip(commands[1:], others):
         aim = PREFILL_AIMS.get(name.split()[0], case.prefill.aim)
         goals = (case.prefill, case.decode) if name == "llama.cpp" else (Goal(0, aim), Goal(0, case.decode.aim))
+        goals = AVX2_GOALS if a.avx2 else goals
         for i, what in enumerate((f"prefill {case.n_prompt}", f"decode {case.n_gen}")):
             rows.append(Row(case.title, what, name, "tok/s", [r[i] for r in theirs], [r[i] for r in crumb], goals[i],
                             True))
@@ -198,6 +202,7 @@ def parse():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--json", type=Path)
     p.add_argument("--only", choices=[c.name.split("-")[0] for c in CASES])
+    p.add_argument("--avx2", action="store_true")
     p.add_argument("--peer", type=read_peer, action="append", default=[])
     return p.parse_args()
 
@@ -221,7 +226,9 @@ def main():
     a = parse()
     report = {"machine": machine(), "threads": a.threads, "rounds": a.rounds, "rows": [], "memory": {}}
     try:
-        report["llama.cpp"] = peer_models.llama_version()
+        if a.avx2:
+            os.environ["GGML_BACKEND_PATH"] = str(peer_models.llama_library("haswell"))
+        report["llama.cpp"] = peer_models.llama_version() + (", both on plain AVX2" if a.avx2 else "")
         report["crumb"] = run([str(a.build / "crumb"), "--version"])[0].splitlines()[0]
         print_head(report)
         for case in [c for c in CASES if not a.only or c.name.split("-")[0] == a.only]:
@@ -229,7 +236,7 @@ def main():
             path.read_bytes()  # a warm file cache
             peers = a.peer if case.name.startswith("ternary") else []
             rows = measure_speed(case, path, peers, a)
-            if case.start:
+            if case.start and not a.avx2:
                 rows += measure_start(case, path, a)
                 report["memory"][case.name] = measure_memory(path, a)
             for row in rows:

@@ -34,10 +34,22 @@ def deps(action, group):
     return Path(done.stdout.strip())
 
 
+def llama_prefix():
+    prefix = os.environ.get("CRUMB_LLAMA_PREFIX")
+    return Path(prefix) if prefix else deps("prefix", "llama.cpp")
+
+
 def llama(program, *arguments):
     """The command line of one of llama.cpp's programs."""
-    prefix = os.environ.get("CRUMB_LLAMA_PREFIX")
-    return [str(a) for a in (Path(prefix or deps("prefix", "llama.cpp")) / "run", program, *arguments)]
+    return [str(a) for a in (llama_prefix() / "run", program, *arguments)]
+
+
+def llama_library(processor):
+    """llama.cpp's CPU library for a processor ("haswell"), which GGML_BACKEND_PATH makes it take."""
+    found = list(llama_prefix().glob(f"usr/lib/*/ggml/backends*/libggml-cpu-{processor}.so"))
+    if not found:
+        raise Unavailable(f"{llama_prefix()} has no libggml-cpu-{processor}.so")
+    return found[0]
 
 
 def llama_version():
