@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* One file, or an index of several. */
-static crumb_status open_files(const char *folder, crumb_safetensors **out, crumb_error *err) {
+crumb_status checkpoint_files_open(const char *folder, crumb_safetensors **out, crumb_error *err) {
     static const char *const names[] = {"model.safetensors.index.json", "model.safetensors"};
     char path[CHECKPOINT_MAX_PATH];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -34,7 +34,7 @@ static crumb_status open_all(const char *folder, const cJSON *root, checkpoint_c
     CRUMB_TRY(checkpoint_config_read(root, c, keys, err));
     put_name(folder, keys);
     CRUMB_TRY(checkpoint_vocabulary_read(folder, root, c, keys, err));
-    CRUMB_TRY(open_files(folder, &files, err));
+    CRUMB_TRY(checkpoint_files_open(folder, &files, err));
     CRUMB_TRY(checkpoint_tensors_open(c, files, &source, err));
     return crumb_gguf_open_source(keys, folder, &source, out, err);
 }

@@ -23,6 +23,11 @@ crumb_status checkpoint_read_json(const char *folder, const char *name, bool req
 const cJSON *checkpoint_get(const cJSON *object, const char *key); /* NULL: absent, or null */
 const char *checkpoint_text(const cJSON *object, const char *key); /* "" where there is no string */
 
+/* ---- checkpoint.c ---- */
+
+/* The folder's safetensors. */
+crumb_status checkpoint_files_open(const char *folder, crumb_safetensors **out, crumb_error *err);
+
 /* ---- config.c: config.json ----------------------------------------------------------------------------------- */
 
 enum { CHECKPOINT_MAX_ROPE = 2048 };
@@ -76,6 +81,8 @@ typedef struct checkpoint_tensor {
     uint32_t n_heads; /* whose rows are interleaved; 0: rows stay where they are */
 } checkpoint_tensor;
 
+/* A value of F16, BF16 or F32. */
+float checkpoint_load_float(crumb_dtype dtype, const uint8_t *p);
 /* The row of the checkpoint that becomes row m of n_rows. */
 uint64_t checkpoint_row_from(const checkpoint_tensor *t, uint64_t n_rows, uint64_t m);
 

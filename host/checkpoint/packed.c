@@ -140,12 +140,7 @@ static bool is_float(crumb_dtype dtype) {
 }
 
 static float load_float(const crumb_safetensors *files, const crumb_safetensor *t, uint64_t i) {
-    const uint8_t *data = crumb_safetensors_data(files, t);
-    uint16_t half;
-    float value;
-    if (t->dtype == CRUMB_DTYPE_F32) return memcpy(&value, data + 4 * i, 4), value;
-    memcpy(&half, data + 2 * i, 2);
-    return t->dtype == CRUMB_DTYPE_F16 ? crumb_f16_to_f32(half) : crumb_bf16_to_f32(half);
+    return checkpoint_load_float(t->dtype, crumb_safetensors_data(files, t) + i * (t->n_bytes / t->n_values));
 }
 
 static crumb_status plan_bitnet(const crumb_safetensors *files, checkpoint_tensor *t, crumb_gguf_tensor *d,

@@ -85,7 +85,7 @@ uint64_t checkpoint_row_from(const checkpoint_tensor *t, uint64_t n_rows, uint64
     return m - within + within % 2 * (head_dim / 2) + within / 2;
 }
 
-static float load_float(crumb_dtype dtype, const uint8_t *p) {
+float checkpoint_load_float(crumb_dtype dtype, const uint8_t *p) {
     uint16_t half;
     float value;
     memcpy(&half, p, 2);
@@ -110,7 +110,7 @@ static crumb_status make_guarded(void *ctx, crumb_error *err) {
     const uint64_t n_rows = t->from->dims[0], row_bytes = t->from->n_bytes / n_rows;
     for (uint64_t i = 0; i < n_rows; i++) {
         const uint8_t *row = in + checkpoint_row_from(t, n_rows, i) * row_bytes;
-        const float value = t->kind == CHECKPOINT_FLOATS ? load_float(t->from->dtype, row) : 0;
+        const float value = t->kind == CHECKPOINT_FLOATS ? checkpoint_load_float(t->from->dtype, row) : 0;
         if (t->kind == CHECKPOINT_FLOATS)
             memcpy(m->out + i * sizeof value, &value, sizeof value);
         else

@@ -142,6 +142,14 @@ crumb_status crumb_gguf_build_finish(crumb_gguf_builder *b) {
     return CRUMB_OK;
 }
 
+crumb_file_plan crumb_gguf_build_plan(const crumb_gguf_builder *b) {
+    return (crumb_file_plan){.head = b->data,
+                             .head_bytes = b->size,
+                             .tensor_bytes = b->tensor_bytes,
+                             .n_tensors = b->n_tensors,
+                             .alignment = CRUMB_GGUF_ALIGNMENT};
+}
+
 crumb_status crumb_gguf_build_open(crumb_gguf_builder *b, const char *name, crumb_gguf **out) {
     *out = NULL;
     CRUMB_TRY(crumb_gguf_build_finish(b));

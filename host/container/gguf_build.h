@@ -1,8 +1,9 @@
 /* Keys and a list of tensors in GGUF's form, in memory: what other formats say, for readers that know GGUF, and what
- * gguf_write.h begins a file with. */
+ * file_write.h begins a file with. */
 #ifndef CRUMB_CONTAINER_GGUF_BUILD_H
 #define CRUMB_CONTAINER_GGUF_BUILD_H
 
+#include "host/container/file_write.h"
 #include "host/container/gguf.h"
 
 /* The first error sticks: later calls do nothing, and the caller looks once at the end. */
@@ -34,6 +35,8 @@ void crumb_gguf_build_tensor(crumb_gguf_builder *b, const char *name, uint32_t n
                              uint32_t type_id, uint64_t n_bytes);
 /* Writes the counts into the header: what is in `data` is then a file up to its tensors' bytes. */
 crumb_status crumb_gguf_build_finish(crumb_gguf_builder *b);
+/* The file of a finished builder, which must outlive it, as file_write.h writes it. */
+crumb_file_plan crumb_gguf_build_plan(const crumb_gguf_builder *b);
 /* A file without tensors; what is in it is as valid as long as the builder is not freed. `name` stands for its path in
  * messages. */
 crumb_status crumb_gguf_build_open(crumb_gguf_builder *b, const char *name, crumb_gguf **out);

@@ -4,7 +4,7 @@
 #include "host/base/file.h"
 #include "host/base/memory.h"
 #include "host/base/thread.h"
-#include "host/container/gguf_write.h"
+#include "host/container/gguf_build.h"
 #include "host/lowbit/encode.h"
 
 #include <math.h>
@@ -153,20 +153,20 @@ static crumb_status encode_all(job *j, crumb_error *err) {
     return crumb_parallel_for(j->r->n_threads, j->n_items, encode_item, j, err);
 }
 
-static crumb_status write_held(job *j, crumb_gguf_writer *w, crumb_error *err) {
+static crumb_status write_held(job *j, crumb_file_writer *w, crumb_error *err) {
     uint64_t n_bytes;
     j->in = crumb_gguf_tensor_data(j->r->from, j->t);
     CRUMB_TRY(crumb_type_tensor_bytes(j->to, j->n_rows, j->t->dims[0], &n_bytes, err));
     CRUMB_TRY(crumb_pages_alloc(n_bytes, "a tensor", (void **)&j->out, err));
     crumb_status status =
         j->to == j->t->type ? crumb_file_guard(crumb_gguf_path(j->r->from), copy_guarded, j, err) : encode_all(j, err);
-    if (status == CRUMB_OK) status = crumb_gguf_writer_append(w, j->out, n_bytes, err);
+    if (status == CRUMB_OK) status = crumb_file_writer_append(w, j->out, n_bytes, err);
     if (status == CRUMB_OK) status = report(j, 1, err);
     crumb_pages_free(j->out, n_bytes);
     return status;
 }
 
-static crumb_status write_tensor(job *j, crumb_gguf_writer *w, crumb_error *err) {
+static crumb_status write_tensor(job *j, crumb_file_writer *w, crumb_error *err) {
     CRUMB_TRY(crumb_gguf_tensor_hold(j->r->from, j->t, err));
     const crumb_status status = write_held(j, w, err);
     crumb_gguf_tensor_drop(j->r->from, j->t);
@@ -180,7 +180,7 @@ static double weights_of(const crumb_gguf_tensor *t) {
     return (double)t->dims[0] * (double)rows_of(t);
 }
 
-static crumb_status write_tensors(const crumb_rewrite *r, crumb_gguf_writer *w, crumb_error *err) {
+static crumb_status write_tensors(const crumb_rewrite *r, crumb_file_writer *w, crumb_error *err) {
     const size_t n = crumb_gguf_n_tensors(r->from);
     double all = 0, done = 0;
     for (size_t i = 0; i < n; i++) all += weights_of(crumb_gguf_tensor_at(r->from, i));
@@ -193,10 +193,10 @@ static crumb_status write_tensors(const crumb_rewrite *r, crumb_gguf_writer *w, 
                  .caller = &thread_marker,
                  .done_before = done / all,
                  .part = weights_of(t) / all};
-        if (i >= crumb_gguf_writer_n_done(w)) CRUMB_TRY(write_tensor(&j, w, err));
+        if (i >= crumb_file_writer_n_done(w)) CRUMB_TRY(write_tensor(&j, w, err));
         done += weights_of(t);
     }
-    return crumb_gguf_writer_finish(w, err);
+    return crumb_file_writer_finish(w, err);
 }
 
 /* Where tensors lie is the new file's own affair. */
@@ -234,17 +234,18 @@ static crumb_status make_header(const crumb_rewrite *r, crumb_gguf_builder *head
 
 crumb_status crumb_rewrite_run(const crumb_rewrite *r, uint64_t *n_kept, crumb_error *err) {
     crumb_gguf_builder header;
-    crumb_gguf_writer *w = NULL;
+    crumb_file_writer *w = NULL;
     *n_kept = 0;
     crumb_gguf_build_begin(&header, err);
     crumb_status status = make_header(r, &header, err);
     if (status != CRUMB_OK) crumb_fail_prefix(err, status, "%s", crumb_gguf_path(r->from));
-    if (status == CRUMB_OK) status = crumb_gguf_writer_open(r->path, &header, r->identity, &w, err);
+    const crumb_file_plan plan = crumb_gguf_build_plan(&header);
+    if (status == CRUMB_OK) status = crumb_file_writer_open(r->path, &plan, r->identity, &w, err);
     if (status == CRUMB_OK) {
-        *n_kept = crumb_gguf_writer_n_done(w);
+        *n_kept = crumb_file_writer_n_done(w);
         status = write_tensors(r, w, err);
     }
-    crumb_gguf_writer_close(w, status == CRUMB_ERR_INTERRUPTED || status == CRUMB_ERR_IO || status == CRUMB_ERR_MEMORY);
+    crumb_file_writer_close(w, status == CRUMB_ERR_INTERRUPTED || status == CRUMB_ERR_IO || status == CRUMB_ERR_MEMORY);
     crumb_gguf_build_free(&header);
     return status;
 }

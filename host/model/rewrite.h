@@ -8,7 +8,7 @@ typedef struct crumb_rewrite {
     const crumb_gguf *from;
     const char *path;        /* of the new file */
     const crumb_type *types; /* what each tensor becomes: [crumb_gguf_n_tensors(from)] */
-    uint64_t identity;       /* says which file `from` is (gguf_write.h) */
+    uint64_t identity;       /* says which file `from` is (file_write.h) */
     int n_threads;
     crumb_progress_fn
         progress; /* may be NULL; called by the calling thread with the part of all weights that is done */

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import tempfile
 import time
 import unittest
@@ -13,7 +14,19 @@ from command import MODEL, SOURCE, CommandTest, crumb, start
 ORACLE = os.path.join(SOURCE, "tests", "oracle")
 LLAMA = os.path.join(ORACLE, "models", "llama-k-quants.gguf")  # 256 columns; embedding Q6_K, tied
 GREEDY = ("-p", "in the hat", "-n", 12, "--temp", 0, "--device", "cpu", "--no-display-prompt")
+SMALL = os.path.join(ORACLE, "checkpoints", "qwen2-f16-yarn")  # 64 columns
 TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "MXFP4", "Q2_0", "TQ2_0", "TQ1_0", "I2_S", "Q1_0")
+
+
+def read_safetensors(path):
+    """{name: (dtype, shape, bytes)}"""
+    with open(path, "rb") as f:
+        data = f.read()
+    n, = struct.unpack_from("<Q", data)
+    header = json.loads(data[8:8 + n])
+    header.pop("__metadata__", None)
+    return {name: (t["dtype"], t["shape"], data[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
+            for name, t in header.items()}
 
 
 class Quantize(CommandTest):
@@ -61,6 +74,49 @@ class Quantize(CommandTest):
             self.succeeds("quantize", os.path.join(ORACLE, "checkpoints", name), self.out, "Q8_0")
             self.succeeds("run", self.out, *GREEDY)
 
+    def test_gptq_folders(self):
+        for kind, group in (("GPTQ4", 32), ("GPTQ3", 64), ("GPTQ2", 16), ("GPTQ4", -1)):
+            out = os.path.join(self.folder, f"{kind}.{group}")
+            self.succeeds("quantize", SMALL, out, kind, "--group-size", group)
+            with open(os.path.join(out, "config.json"), encoding="utf-8") as f:
+                settings = json.load(f)["quantization_config"]
+            self.assertEqual((settings["bits"], settings["group_size"]), (int(kind[4]), group))
+            tensors = read_safetensors(os.path.join(out, "model.safetensors"))
+            before = read_safetensors(os.path.join(SMALL, "model.safetensors"))
+            self.check_gptq(tensors, before, int(kind[4]), group)
+            self.succeeds("run", out, *GREEDY)
+            self.fails(2, "quantize", SMALL, out, kind, says="is there already")
+        self.fails(3, "quantize", os.path.join(self.folder, "GPTQ4.32"), self.out, "GPTQ4", says="packed already")
+        self.fails(2, "quantize", SMALL, self.out, "GPTQ4", "--group-size", 20, says="multiple of 16")
+        self.fails(1, "quantize", LLAMA, self.out, "GPTQ4", says="config.json")
+
+    def check_gptq(self, tensors, before, bits, group):
+        """Each weight is within half a step of its value, by the form's description; everything else is as it was."""
+        packed = [name[:-len(".qweight")] for name in tensors if name.endswith(".qweight")]
+        self.assertGreater(len(packed), 3)
+        for name, (dtype, shape, data) in before.items():
+            stem = name[:-len(".weight")]
+            if stem not in packed:
+                self.assertEqual(tensors[name], (dtype, shape, data))
+                continue
+            rows, k = shape
+            width = k if group == -1 else group
+            words = struct.unpack(f"<{k * bits // 32 * rows}I", tensors[stem + ".qweight"][2])
+            zeros = struct.unpack(f"<{k // width * rows * bits // 32}I", tensors[stem + ".qzeros"][2])
+            scales = struct.unpack(f"<{k // width * rows}e", tensors[stem + ".scales"][2])
+            weights = struct.unpack(f"<{rows * k}e", data)
+            for row in range(0, rows, 7):
+                column = sum(words[i * rows + row] << 32 * i for i in range(k * bits // 32))
+                for g in range(k // width):
+                    line = zeros[g * rows * bits // 32:(g + 1) * rows * bits // 32]
+                    zero = (sum(word << 32 * i for i, word in enumerate(line)) >> row * bits & (1 << bits) - 1) + 1
+                    scale = scales[g * rows + row]
+                    for i in range(g * width, (g + 1) * width):
+                        value = scale * ((column >> i * bits & (1 << bits) - 1) - zero)
+                        self.assertLessEqual(abs(value - weights[row * k + i]), 0.501 * scale + abs(value) / 500 + 0.51 *
+                                             scale * (abs(value) > 0.999 * scale * ((1 << bits) - 1 - zero) or
+                                                      abs(value) > 0.999 * scale * zero))
+
     def test_refusals(self):
         self.fails(2, "quantize", LLAMA, self.out, says="a type")
         self.fails(2, "quantize", LLAMA, self.out, "Q9_9", says="choose one of F32, F16")
@@ -86,6 +142,25 @@ class Quantize(CommandTest):
             with open(self.out, "rb") as f:
                 self.assertEqual(f.read(), whole)
             self.assertEqual(os.listdir(self.folder), ["out.gguf"])
+
+    def test_folders_are_taken_up(self):
+        """Wherever a run was killed: no config.json before all is there, and the next one ends with the same bytes."""
+        whole, out = os.path.join(self.folder, "whole"), os.path.join(self.folder, "out")
+        self.succeeds("quantize", SMALL, whole, "GPTQ4", "--group-size", 32)
+        model = os.path.join(whole, "model.safetensors")
+        with open(model, "rb") as f:
+            data = f.read()
+        for delay in (0, 0.002, 0.005, 0.01):
+            running = start("quantize", SMALL, out, "GPTQ4", "--group-size", "32")
+            time.sleep(delay)
+            running.send_signal(signal.SIGKILL)
+            running.communicate()
+            if not os.path.exists(os.path.join(out, "config.json")):
+                self.succeeds("quantize", SMALL, out, "GPTQ4", "--group-size", 32)
+            with open(os.path.join(out, "model.safetensors"), "rb") as f:
+                self.assertEqual(f.read(), data)
+            self.assertFalse([name for name in os.listdir(out) if "partial" in name])
+            shutil.rmtree(out)
 
     def test_work_of_another_process_is_left_alone(self):
         import fcntl

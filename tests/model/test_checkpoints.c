@@ -3,6 +3,7 @@
 #include "tests/model/fixture.h"
 #include "tests/support/compare_tokens.h"
 
+#include "host/checkpoint/gptq_write.h"
 #include "host/checkpoint/internal.h"
 #include "host/model/rewrite.h"
 
@@ -343,6 +344,68 @@ static void work_that_was_stopped_is_taken_up(void **state) {
     remove_outputs();
 }
 
+/* ---- GPTQ's form ---------------------------------------------------------------------------------------------- */
+
+static const char gptq_out[] = "test_checkpoints.gptq";
+
+static crumb_status write_gptq(crumb_progress_fn progress, void *user, uint64_t *n_kept, crumb_error *err) {
+    const crumb_gptq_write w = {.from = "tests/oracle/checkpoints/qwen2-f16-yarn",
+                                .to = gptq_out,
+                                .bits = 3,
+                                .group = 32,
+                                .n_threads = 2,
+                                .progress = progress,
+                                .progress_user = user};
+    return crumb_gptq_write_run(&w, n_kept, err);
+}
+
+static void remove_gptq(void) {
+    static const char *const names[] = {"config.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "model.safetensors",
+                                        "model.safetensors.partial",
+                                        "model.safetensors.partial.done"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[256];
+        snprintf(path, sizeof path, "%s/%s", gptq_out, names[i]);
+        unlink(path);
+    }
+    rmdir(gptq_out);
+}
+
+/* Stopped, and with only some of a matrix's four tensors whole: these stay, and the others are made again. */
+static void parts_of_a_packed_matrix_are_taken_up(void **state) {
+    (void)state;
+    static const char model[] = "test_checkpoints.gptq/model.safetensors",
+                      done[] = "test_checkpoints.gptq/model.safetensors.partial.done",
+                      config[] = "test_checkpoints.gptq/config.json";
+    crumb_error err = {0};
+    uint64_t n_kept;
+    size_t n_whole, n_again;
+    stop_at half = {0.5f};
+    remove_gptq();
+    if (write_gptq(NULL, NULL, &n_kept, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    uint8_t *whole = read_whole_file(model, &n_whole);
+    for (long cut = 1; cut <= 4; cut++) {
+        remove_gptq();
+        assert_int_equal(write_gptq(go_on_until, &half, &n_kept, &err), CRUMB_ERR_INTERRUPTED);
+        assert_false(exists(config));
+        const uint64_t sums = (size_of(done) - 24) / 8;
+        assert_true(sums > 8);
+        assert_int_equal(truncate(done, (off_t)size_of(done) - 8 * cut), 0);
+        if (write_gptq(NULL, NULL, &n_kept, &err) != CRUMB_OK) fail_msg("%s", err.message);
+        assert_int_equal(n_kept, sums - (uint64_t)cut);
+        uint8_t *again = read_whole_file(model, &n_again);
+        assert_int_equal(n_again, n_whole);
+        assert_memory_equal(again, whole, n_whole);
+        free(again);
+    }
+    free(whole);
+    assert_true(exists(config) && !exists(done));
+    remove_gptq();
+}
+
 /* ---- what is refused ----------------------------------------------------------------------------------------- */
 
 static const char work[] = "test_checkpoints.work";
@@ -484,6 +547,7 @@ int main(void) {
         cmocka_unit_test(checkpoints_answer_as_transformers_does),
         cmocka_unit_test(converted_files_hold_the_same),
         cmocka_unit_test(work_that_was_stopped_is_taken_up),
+        cmocka_unit_test(parts_of_a_packed_matrix_are_taken_up),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(unknown_packing_is_named),
         cmocka_unit_test(cut_off_files_do_no_harm),

@@ -23,7 +23,8 @@ static void print_words(const char *words, char separator) {
 /* What may stand as a plain argument besides files. */
 static void print_plain_words(const cli_subcommand *command) {
     if (command->bit == CLI_KERNELS) cli_print("list support test perf");
-    if (command->bit == CLI_QUANTIZE) cli_print("Q8_0 Q4_0 Q4_1 MXFP4 Q2_0 TQ2_0 TQ1_0 I2_S Q1_0 F16 BF16 F32");
+    if (command->bit == CLI_QUANTIZE)
+        cli_print("Q8_0 Q4_0 Q4_1 MXFP4 Q2_0 TQ2_0 TQ1_0 I2_S Q1_0 F16 BF16 F32 GPTQ4 GPTQ3 GPTQ2");
     if (command->bit == CLI_TUNE) cli_print("run show export import prune");
     if (command->bit != CLI_HELP) return;
     for (size_t i = 0; i < cli_n_subcommands; i++) cli_print("%s ", cli_subcommands[i].name);

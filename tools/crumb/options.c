@@ -250,6 +250,8 @@ const cli_option cli_option_table[] = {
     /* ---- quantize ---- */
     {"--pure", CLI_ON, AT(pure), .commands = CLI_QUANTIZE,
      .help = "the type for the embedding and the output matrix as well, which otherwise have at least 8 bits"},
+    {"--group-size", CLI_INT, "N", AT(group_size), "128", RANGE(-1, 65536), CLI_QUANTIZE,
+     .help = "GPTQ2, GPTQ3, GPTQ4: weights that share a scale and a zero point: 16, 32, 64, 128 ...; -1: a row"},
     {"--token-embedding-type", CLI_TEXT, "TYPE", AT(embedding_type), .commands = CLI_QUANTIZE,
      .help = "another type for the embedding, which is the output matrix too where a model ties them"},
     {"--output-tensor-type", CLI_TEXT, "TYPE", AT(output_type), .commands = CLI_QUANTIZE,

@@ -83,6 +83,7 @@ typedef struct cli_options {
     int64_t plan_prompt, gpu_layers;
     /* quantize */
     bool pure;
+    int64_t group_size;
     const char *embedding_type, *output_type;
     /* help */
     bool man;

@@ -1,4 +1,5 @@
 /* crumb quantize: a model's weights in another type, rounded to its nearest codes. */
+#include "host/checkpoint/gptq_write.h"
 #include "host/lowbit/encode.h"
 #include "tools/crumb/rewrite.h"
 
@@ -23,7 +24,7 @@ static crumb_status find_type(const char *name, crumb_type *out, crumb_error *er
         if (crumb_type_can_encode((crumb_type)t) && strcasecmp(crumb_type_get_info((crumb_type)t)->name, name) == 0)
             return *out = (crumb_type)t, CRUMB_OK;
     list_types(types, sizeof types);
-    return crumb_fail(err, CRUMB_ERR_ARGUMENT, "type '%s': choose one of %s", name, types);
+    return crumb_fail(err, CRUMB_ERR_ARGUMENT, "type '%s': choose one of %s, GPTQ2, GPTQ3, GPTQ4", name, types);
 }
 
 typedef struct choice {
@@ -65,6 +66,37 @@ static void choose_types(rewriting *r, const choice *c) {
     if (n_other) cli_note("%zu tensors, whose rows are not whole blocks of the type, become Q8_0 or F16", n_other);
 }
 
+/* ---- GPTQ's form: a folder ---- */
+
+/* 2, 3 or 4 for GPTQ2, GPTQ3, GPTQ4; 0: another type. */
+static uint32_t gptq_bits(const char *type) {
+    const bool known = strncasecmp(type, "GPTQ", 4) == 0 && type[4] >= '2' && type[4] <= '4' && !type[5];
+    return known ? (uint32_t)(type[4] - '0') : 0;
+}
+
+static crumb_status write_gptq(const cli_options *o, uint32_t bits, crumb_error *err) {
+    uint64_t n_kept;
+    const crumb_gptq_write w = {.from = o->model,
+                                .to = o->plain.value[0],
+                                .bits = bits,
+                                .group = o->group_size == -1 ? 0 : (uint32_t)o->group_size,
+                                .identity = rewriting_identity(o->model),
+                                .n_threads = rewriting_threads(o),
+                                .progress = cli_progress,
+                                .progress_user = (void *)"quantizing"};
+    if (o->group_size != -1 && (o->group_size < 16 || o->group_size % 16 != 0))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--group-size %d: -1 or a multiple of 16", (int)o->group_size);
+    cli_catch_interrupt();
+    const crumb_status status = crumb_gptq_write_run(&w, &n_kept, err);
+    cli_progress_clear();
+    if (status == CRUMB_ERR_INTERRUPTED)
+        cli_note("interrupted: what is done stays in %s, and the same command goes on from there", w.to);
+    CRUMB_TRY(status);
+    if (n_kept) cli_note("%" PRIu64 " tensors were there from an earlier run", n_kept);
+    cli_note("%s: a folder with weights of %u bits as GPTQ packs them", w.to, bits);
+    return CRUMB_OK;
+}
+
 int cli_quantize(const cli_options *options) {
     crumb_error err = {0};
     rewriting r = {.options = options, .verb = "quantizing"};
@@ -73,6 +105,11 @@ int cli_quantize(const cli_options *options) {
     if (!options->model || options->plain.n != 2)
         status = crumb_fail(&err, CRUMB_ERR_ARGUMENT,
                             "quantize wants a model, a file to write and a type: crumb quantize IN OUT Q4_0");
+    const uint32_t bits = status == CRUMB_OK ? gptq_bits(options->plain.value[1]) : 0;
+    if (bits) {
+        status = write_gptq(options, bits, &err);
+        return status == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
+    }
     if (status == CRUMB_OK) status = read_choice(options, &c, &err);
     if (status == CRUMB_OK) status = rewriting_open(&r, options->plain.value[0], &err);
     if (status == CRUMB_OK) choose_types(&r, &c);

@@ -42,7 +42,7 @@ static uint64_t add_stamp(uint64_t hash, const char *name, uint64_t size, int64_
 }
 
 /* Of the files that the model is read from: another size or time means another model. */
-static uint64_t identity_of(const char *model) {
+uint64_t rewriting_identity(const char *model) {
     static crumb_folder_entry entries[4096];
     uint64_t hash = 0xcbf29ce484222325u, size;
     int64_t modified_ns;
@@ -55,7 +55,7 @@ static uint64_t identity_of(const char *model) {
     return hash;
 }
 
-static int threads_of(const cli_options *options) {
+int rewriting_threads(const cli_options *options) {
     int cpus[256];
     return options->n_threads ? (int)options->n_threads : crumb_cpu_physical(cpus, 256);
 }
@@ -85,8 +85,8 @@ crumb_status rewriting_run(rewriting *r, crumb_error *err) {
     const crumb_rewrite rewrite = {.from = r->from,
                                    .path = r->out,
                                    .types = r->types,
-                                   .identity = identity_of(r->options->model),
-                                   .n_threads = threads_of(r->options),
+                                   .identity = rewriting_identity(r->options->model),
+                                   .n_threads = rewriting_threads(r->options),
                                    .progress = cli_progress,
                                    .progress_user = (void *)(uintptr_t)r->verb};
     const crumb_status status = crumb_rewrite_run(&rewrite, &n_kept, err);

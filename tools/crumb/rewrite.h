@@ -18,6 +18,9 @@ typedef struct rewriting {
 crumb_status rewriting_open(rewriting *r, const char *out, crumb_error *err);
 /* Writes the file and says what it did. */
 crumb_status rewriting_run(rewriting *r, crumb_error *err);
+/* Of the files that a model is read from, and how many threads the options ask for. */
+uint64_t rewriting_identity(const char *model);
+int rewriting_threads(const cli_options *options);
 void rewriting_close(rewriting *r);
 
 #endif
