@@ -195,6 +195,32 @@ static void encode_q2_0(const float *x, uint8_t *out) {
         out[2 + i] = (uint8_t)(codes[4 * i] | codes[4 * i + 1] << 2 | codes[4 * i + 2] << 4 | codes[4 * i + 3] << 6);
 }
 
+/* ---- from codes to codes ---- */
+
+bool crumb_type_recode_block(crumb_type from, const uint8_t *block, crumb_type to, uint8_t *out) {
+    const crumb_type_info *info = crumb_type_get_info(from), *target = crumb_type_get_info(to);
+    uint8_t codes[CRUMB_BLOCK_MAX], to_codes[32];
+    crumb_block_scales s;
+    if (info->scale_kind != CRUMB_SCALE_F32 || (to != CRUMB_TYPE_Q4_0 && to != CRUMB_TYPE_Q8_0)) return false;
+    crumb_type_block_codes(from, block, codes);
+    crumb_type_block_scales(from, block, &s);
+    const float more = s.wide_scale != 0 ? s.wide_min / s.wide_scale : 0; /* what the zero point is off the middle by */
+    if (crumb_f16_to_f32(crumb_f32_to_f16(s.wide_scale)) != s.wide_scale || more != floorf(more) || fabsf(more) > 255 ||
+        more * s.wide_scale != s.wide_min)
+        return false;
+    for (int i = 0; i < 32; i++) {
+        const int code = codes[i] - info->sub + (int)more + target->sub;
+        if (code < 0 || code > target->max_code) return false;
+        to_codes[i] = (uint8_t)code;
+    }
+    put_f16(out, s.wide_scale);
+    if (to == CRUMB_TYPE_Q4_0)
+        put_nibbles(to_codes, out + 2);
+    else
+        for (int i = 0; i < 32; i++) out[2 + i] = to_codes[i] ^ 0x80;
+    return true;
+}
+
 /* ---- all of them ---- */
 
 static void (*const encode_block[CRUMB_TYPE_COUNT])(const float *x, uint8_t *out) = {

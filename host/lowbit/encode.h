@@ -12,6 +12,10 @@ bool crumb_type_can_encode(crumb_type type);
 /* One row of k weights, whole blocks of them, to crumb_type_row_bytes bytes. tensor_scale: I2_S's, else ignored. */
 void crumb_type_encode_row(crumb_type type, const float *row, uint64_t k, float tensor_scale, uint8_t *out);
 
+/* A block of 32 weights of INT2, INT3, INT4 or INT8 as one of Q4_0 or Q8_0, where that holds it exactly: its scale is
+ * an f16, and code - zero fits. Else false, and nothing is written. */
+bool crumb_type_recode_block(crumb_type from, const uint8_t *block, crumb_type to, uint8_t *out);
+
 /* What I2_S's scale depends on, added up over all rows of a tensor (start with zeros). */
 typedef struct crumb_ternary_sums {
     double abs;    /* sum of magnitudes */

@@ -76,6 +76,15 @@ static crumb_status check_range(const job *j, uint64_t row, const float *values,
     return CRUMB_OK;
 }
 
+/* Blocks whose codes the new type has, with the same scale, are not rounded twice. */
+static void keep_codes(const job *j, uint64_t row, uint8_t *out) {
+    const crumb_type_info *from = crumb_type_get_info(j->t->type), *to = crumb_type_get_info(j->to);
+    const uint8_t *in = j->in + row * crumb_type_row_bytes(j->t->type, j->t->dims[0]);
+    if (from->scale_kind != CRUMB_SCALE_F32 || to->block != from->block) return;
+    for (uint64_t k = 0; k < j->t->dims[0]; k += from->block, in += from->block_bytes, out += to->block_bytes)
+        crumb_type_recode_block(j->t->type, in, j->to, out);
+}
+
 static crumb_status encode_guarded(void *ctx, crumb_error *err) {
     const row_range *r = ctx;
     const job *j = r->j;
@@ -84,6 +93,7 @@ static crumb_status encode_guarded(void *ctx, crumb_error *err) {
         CRUMB_TRY(read_row(j, i, r->row, err));
         CRUMB_TRY(check_range(j, i, r->row, err));
         crumb_type_encode_row(j->to, r->row, k, j->new_scale, j->out + i * row_bytes);
+        keep_codes(j, i, j->out + i * row_bytes);
     }
     return CRUMB_OK;
 }
@@ -172,6 +182,47 @@ static crumb_status write_tensor(job *j, crumb_file_writer *w, crumb_error *err)
     crumb_gguf_tensor_drop(j->r->from, j->t);
     crumb_gguf_tensor_release(j->r->from, j->t);
     return status == CRUMB_OK ? status : crumb_fail_prefix(err, status, "tensor '%s'", j->t->name);
+}
+
+/* ---- what holds a tensor exactly ---- */
+
+typedef struct exactness {
+    const crumb_gguf *g;
+    const crumb_gguf_tensor *t;
+    crumb_type to;
+    bool exact;
+} exactness;
+
+/* Runs inside crumb_file_guard. */
+static crumb_status check_blocks(void *ctx, crumb_error *err) {
+    exactness *e = ctx;
+    const uint32_t block_bytes = crumb_type_get_info(e->t->type)->block_bytes;
+    const uint8_t *data = crumb_gguf_tensor_data(e->g, e->t);
+    uint8_t unused[64];
+    (void)err;
+    e->exact = true;
+    for (uint64_t at = 0; at < e->t->n_bytes && e->exact; at += block_bytes)
+        e->exact = crumb_type_recode_block(e->t->type, data + at, e->to, unused);
+    return CRUMB_OK;
+}
+
+crumb_status crumb_rewrite_same_type(const crumb_gguf *g, const crumb_gguf_tensor *t, crumb_type *out,
+                                     crumb_error *err) {
+    static const crumb_type candidates[] = {CRUMB_TYPE_Q4_0, CRUMB_TYPE_Q8_0};
+    uint32_t id;
+    *out = t->type;
+    if (crumb_type_gguf_id(t->type, &id, NULL) == CRUMB_OK) return CRUMB_OK;
+    *out = CRUMB_TYPE_F16;
+    CRUMB_TRY(crumb_gguf_tensor_hold(g, t, err));
+    crumb_status status = CRUMB_OK;
+    for (size_t i = 0; i < 2 && status == CRUMB_OK && *out == CRUMB_TYPE_F16; i++) {
+        exactness e = {.g = g, .t = t, .to = candidates[i]};
+        status = crumb_file_guard(crumb_gguf_path(g), check_blocks, &e, err);
+        if (e.exact) *out = e.to;
+    }
+    crumb_gguf_tensor_drop(g, t);
+    crumb_gguf_tensor_release(g, t);
+    return status;
 }
 
 /* ---- the file ---- */

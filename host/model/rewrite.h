@@ -15,6 +15,11 @@ typedef struct crumb_rewrite {
     void *progress_user;
 } crumb_rewrite;
 
+/* The smallest type of GGUF that holds a tensor exactly: its own, or, where GGUF does not have that, Q4_0 or Q8_0; F16
+ * where neither does. */
+crumb_status crumb_rewrite_same_type(const crumb_gguf *g, const crumb_gguf_tensor *t, crumb_type *out,
+                                     crumb_error *err);
+
 /* Writes all keys (but those about the parts of a split file) and tensors. An earlier run's work is taken up;
  * *n_kept says how many tensors of it. Memory: one tensor's bytes, in the old form where they must be made and in the
  * new. Fails with IO, FORMAT, UNSUPPORTED (a type that has no GGUF id, or that crumb does not write; the tensor is

@@ -232,9 +232,10 @@ static crumb_type *types_of(const crumb_gguf *g) {
     crumb_type *types = calloc(n, sizeof *types);
     assert_non_null(types);
     for (size_t i = 0; i < n; i++) {
-        uint32_t id;
-        types[i] = crumb_gguf_tensor_at(g, i)->type;
-        if (crumb_type_gguf_id(types[i], &id, NULL) != CRUMB_OK) types[i] = CRUMB_TYPE_F32;
+        crumb_error err = {0};
+        if (crumb_rewrite_same_type(g, crumb_gguf_tensor_at(g, i), &types[i], &err) != CRUMB_OK)
+            fail_msg("%s", err.message);
+        assert_true(types[i] == crumb_gguf_tensor_at(g, i)->type || types[i] != CRUMB_TYPE_F16); /* all are symmetric */
     }
     return types;
 }

@@ -128,11 +128,57 @@ static void ternary_weights_keep_their_scale_and_others_get_the_mean(void **stat
     }
 }
 
+/* A block of 32 codes of `bits` bits, scale and zero point, as host/checkpoint makes it. */
+static void make_block(unsigned bits, float scale, int zero, const uint8_t codes[32], uint8_t out[40]) {
+    const float min = scale * (float)((1 << (bits - 1)) - zero);
+    memset(out, 0, 40);
+    memcpy(out, &scale, 4);
+    memcpy(out + 4, &min, 4);
+    for (unsigned i = 0; i < 32 * bits; i++) out[8 + i / 8] |= (uint8_t)((codes[i / bits] >> i % bits & 1) << i % 8);
+}
+
+static void blocks_are_recoded_where_nothing_is_lost(void **state) {
+    (void)state;
+    static const struct {
+        crumb_type from;
+        unsigned bits;
+        float scale;
+        int zero, most; /* of the codes */
+        crumb_type to;
+        bool exact;
+    } cases[] = {{CRUMB_TYPE_INT4, 4, 0.25f, 8, 15, CRUMB_TYPE_Q4_0, true},
+                 {CRUMB_TYPE_INT4, 4, 0.25f, 7, 15, CRUMB_TYPE_Q4_0, false}, /* 8 is none of Q4_0's values */
+                 {CRUMB_TYPE_INT4, 4, 0.25f, 7, 14, CRUMB_TYPE_Q4_0, true},
+                 {CRUMB_TYPE_INT4, 4, 0.25f, 1, 15, CRUMB_TYPE_Q8_0, true},
+                 {CRUMB_TYPE_INT4, 4, 0.1f, 8, 15, CRUMB_TYPE_Q4_0, false}, /* not an f16 */
+                 {CRUMB_TYPE_INT2, 2, -3.5f, 1, 3, CRUMB_TYPE_Q4_0, true},
+                 {CRUMB_TYPE_INT3, 3, 0.75f, 0, 7, CRUMB_TYPE_Q4_0, true},
+                 {CRUMB_TYPE_INT8, 8, 0.5f, 128, 255, CRUMB_TYPE_Q8_0, true},
+                 {CRUMB_TYPE_INT8, 8, 0.5f, 127, 255, CRUMB_TYPE_Q8_0, false},
+                 {CRUMB_TYPE_INT8, 8, 0.5f, 128, 255, CRUMB_TYPE_Q4_0, false},
+                 {CRUMB_TYPE_INT4, 4, 0.25f, 8, 15, CRUMB_TYPE_Q4_1, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t codes[32], block[40], out[64];
+        float want[32], got[32];
+        for (int k = 0; k < 32; k++) codes[k] = (uint8_t)(k * 37 % (cases[i].most + 1));
+        codes[3] = (uint8_t)cases[i].most;
+        codes[4] = 0;
+        make_block(cases[i].bits, cases[i].scale, cases[i].zero, codes, block);
+        if (crumb_type_recode_block(cases[i].from, block, cases[i].to, out) != cases[i].exact) fail_msg("case %zu", i);
+        if (!cases[i].exact) continue;
+        crumb_type_row_to_f32(cases[i].from, block, 32, 0, want);
+        crumb_type_row_to_f32(cases[i].to, out, 32, 0, got);
+        for (int k = 0; k < 32; k++)
+            assert_true(got[k] == want[k] && want[k] == cases[i].scale * (float)(codes[k] - cases[i].zero));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encoders_write_what_the_gguf_package_writes),
         cmocka_unit_test(one_bit_loses_what_it_must),
         cmocka_unit_test(values_of_a_type_come_back),
+        cmocka_unit_test(blocks_are_recoded_where_nothing_is_lost),
         cmocka_unit_test(ternary_weights_keep_their_scale_and_others_get_the_mean),
     };
     return cmocka_run_group_tests(tests, open_files, close_files);

@@ -12,12 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What GGUF has no type for is written as f16, which is what transformers computes with. */
-static crumb_type written_type(crumb_type type) {
-    uint32_t id;
-    return crumb_type_gguf_id(type, &id, NULL) == CRUMB_OK ? type : CRUMB_TYPE_F16;
-}
-
 crumb_status rewriting_open(rewriting *r, const char *out, crumb_error *err) {
     cli_catch_interrupt();
     r->out = out;
@@ -26,7 +20,8 @@ crumb_status rewriting_open(rewriting *r, const char *out, crumb_error *err) {
     CRUMB_TRY(crumb_checkpoint_open_any(r->options->model, &r->from, err));
     const size_t n = crumb_gguf_n_tensors(r->from);
     CRUMB_TRY(crumb_calloc(n, sizeof *r->types, "the list of tensors", (void **)&r->types, err));
-    for (size_t i = 0; i < n; i++) r->types[i] = written_type(crumb_gguf_tensor_at(r->from, i)->type);
+    for (size_t i = 0; i < n; i++)
+        CRUMB_TRY(crumb_rewrite_same_type(r->from, crumb_gguf_tensor_at(r->from, i), &r->types[i], err));
     return CRUMB_OK;
 }
 
