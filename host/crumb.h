@@ -155,6 +155,20 @@ enum {
  * CRUMB_ERR_ARGUMENT, and the call can be repeated with that capacity. */
 CRUMB_API crumb_status crumb_model_tokenize(const crumb_model *model, const char *text, size_t n_bytes, unsigned flags,
                                             int32_t *tokens, size_t capacity, size_t *n_tokens, crumb_error *err);
+/* A conversation. Roles are "system", "user", "assistant", as far as the template knows them. */
+typedef struct crumb_message {
+    const char *role, *content;
+} crumb_message;
+/* The Jinja template that the model's file has; owned by the model; NULL: none. */
+CRUMB_API const char *crumb_model_chat_template(const crumb_model *model);
+/* The tokens of messages put through a chat template (`source`: its text, or "chatml"; NULL: the model's own), as
+ * crumb_model_tokenize gives them. Where `answer`, they end where the assistant's answer begins. Control tokens come
+ * from the template only: text of a message that looks like one stays text. Fails with UNSUPPORTED where the template
+ * needs what crumb does not have, with FORMAT where it goes wrong, with ARGUMENT where it refuses the messages or there
+ * is no template. */
+CRUMB_API crumb_status crumb_model_tokenize_chat(const crumb_model *model, const char *source,
+                                                 const crumb_message *messages, size_t n_messages, bool answer,
+                                                 int32_t *tokens, size_t capacity, size_t *n_tokens, crumb_error *err);
 /* The bytes of one token, not NUL-terminated and not always whole UTF-8 characters; owned by the model.
  * Special tokens have no bytes unless `special`. */
 CRUMB_API const char *crumb_model_token_bytes(const crumb_model *model, int32_t token, bool special, size_t *n_bytes);

@@ -44,4 +44,5 @@ libutf8proc-dev pc:libutf8proc
 libcjson-dev pc:libcjson
 libsqlite3-dev pc:sqlite3
 libhwloc-dev pc:hwloc
+libedit-dev pc:libedit
 ocl-icd-opencl-dev pc:OpenCL'

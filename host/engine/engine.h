@@ -29,6 +29,7 @@ enum { CRUMB_ENGINE_MAX_UNITS = 2 };
 struct crumb_model {
     crumb_network net;
     crumb_tokenizer *tokenizer; /* NULL: a synthetic model */
+    char *chat_template;        /* NULL: none */
     crumb_engine_unit
         units[CRUMB_ENGINE_MAX_UNITS]; /* the device that was chosen, then the CPU where it works as well */
     size_t n_units;

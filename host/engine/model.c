@@ -7,6 +7,7 @@
 #include "host/base/thread.h"
 #include "host/checkpoint/checkpoint.h"
 #include "host/model/weights.h"
+#include "host/text/chat.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,7 @@ void crumb_model_close(crumb_model *m) {
     crumb_engine_substitute_close(m);
     crumb_tuning_close(m->tuning);
     crumb_tokenizer_close(m->tokenizer);
+    free(m->chat_template);
     crumb_engine_advice_free(m->advice);
     free(m->net.layers);
     free(m->places);
@@ -219,11 +221,21 @@ static void describe_file(crumb_model *m, const crumb_gguf *g) {
     crumb_engine_model_describe(m, name);
 }
 
+static crumb_status keep_chat_template(crumb_model *m, const crumb_gguf *g, crumb_error *err) {
+    crumb_bytes text = {0};
+    CRUMB_TRY(crumb_gguf_get_string(g, "tokenizer.chat_template", false, &text, err));
+    if (!text.data || memchr(text.data, 0, text.size)) return CRUMB_OK; /* no text, no template */
+    CRUMB_TRY(crumb_calloc(text.size + 1, 1, "the chat template", (void **)&m->chat_template, err));
+    memcpy(m->chat_template, text.data, text.size);
+    return CRUMB_OK;
+}
+
 /* Takes an open file through architecture, hyper-parameters, tokenizer and weights. */
 static crumb_status load_all(crumb_model *m, const crumb_gguf *g, const crumb_model_params *params, crumb_error *err) {
     CRUMB_TRY(find_architecture(m, g, err));
     CRUMB_TRY(crumb_hparams_read(g, m->net.arch->name, &m->net.hparams, err));
     CRUMB_TRY(open_tokenizer(m, g, err));
+    CRUMB_TRY(keep_chat_template(m, g, err));
     CRUMB_TRY(load_weights(m, g, params, err));
     describe_file(m, g);
     return CRUMB_OK;
@@ -285,6 +297,22 @@ crumb_status crumb_model_tokenize(const crumb_model *m, const char *text, size_t
                                   int32_t *tokens, size_t capacity, size_t *n_tokens, crumb_error *err) {
     if (!m->tokenizer) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a synthetic model has no tokenizer");
     return crumb_tokenizer_encode(m->tokenizer, text, n_bytes, flags, tokens, capacity, n_tokens, err);
+}
+
+const char *crumb_model_chat_template(const crumb_model *m) {
+    return m->chat_template;
+}
+
+crumb_status crumb_model_tokenize_chat(const crumb_model *m, const char *source, const crumb_message *messages,
+                                       size_t n_messages, bool answer, int32_t *tokens, size_t capacity,
+                                       size_t *n_tokens, crumb_error *err) {
+    if (!source) source = m->chat_template;
+    if (!m->tokenizer) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a synthetic model has no tokenizer");
+    if (!source)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT,
+                          "%s has no chat template: give one (--chat-template chatml, --chat-template-file FILE)",
+                          m->name);
+    return crumb_chat_tokenize(m->tokenizer, source, messages, n_messages, answer, tokens, capacity, n_tokens, err);
 }
 
 const char *crumb_model_token_bytes(const crumb_model *m, int32_t token, bool special, size_t *n_bytes) {

@@ -168,6 +168,8 @@ const char *crumb_tokenizer_token_bytes(const crumb_tokenizer *t, int32_t token,
 
 typedef struct encoding {
     const crumb_tokenizer *t;
+    const crumb_specials *specials;
+    const char *is_plain; /* by byte of the text; NULL: none is */
     crumb_merger merger;
     crumb_token_sink sink;
 } encoding;
@@ -183,11 +185,18 @@ static crumb_status encode_piece(encoding *e, const char *text, size_t n_bytes, 
     return crumb_spm_encode(&e->t->spm, text, n_bytes, e->t->add_space_prefix, &e->merger, &e->sink, err);
 }
 
-static crumb_status encode_text(encoding *e, const crumb_specials *specials, const char *text, size_t n_bytes,
-                                crumb_error *err) {
+/* The longest special token that the text has at `at`. One with plain bytes in it is text, unless users may write it.
+ */
+static const crumb_special *match_special(const encoding *e, const char *text, size_t n_bytes, size_t at) {
+    const crumb_special *found = crumb_specials_match(e->specials, text, n_bytes, at);
+    if (!found || !e->is_plain || !memchr(e->is_plain + at, 1, found->text.size)) return found;
+    return crumb_specials_match(&e->t->user_defined, text, n_bytes, at);
+}
+
+static crumb_status encode_text(encoding *e, const char *text, size_t n_bytes, crumb_error *err) {
     size_t begin = 0;
     for (size_t at = 0; at < n_bytes;) {
-        const crumb_special *found = crumb_specials_match(specials, text, n_bytes, at);
+        const crumb_special *found = match_special(e, text, n_bytes, at);
         if (!found) {
             at++;
             continue;
@@ -206,21 +215,42 @@ static crumb_status encode_text(encoding *e, const crumb_specials *specials, con
     return encode_piece(e, text + begin, n_bytes - begin, err);
 }
 
+static crumb_status check_size(size_t n_bytes, crumb_error *err) {
+    if (n_bytes <= MAX_TEXT_BYTES) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a text of %zu bytes is too long to tokenize at once; at most %d",
+                      n_bytes, MAX_TEXT_BYTES);
+}
+
+static crumb_status finish(encoding *e, crumb_status status, size_t *n_tokens, crumb_error *err) {
+    crumb_merger_free(&e->merger);
+    *n_tokens = e->sink.n;
+    if (status == CRUMB_OK && e->sink.n > e->sink.capacity)
+        status = crumb_fail(err, CRUMB_ERR_ARGUMENT, "the text has %zu tokens, but there is room for %zu", e->sink.n,
+                            e->sink.capacity);
+    return status;
+}
+
 crumb_status crumb_tokenizer_encode(const crumb_tokenizer *t, const char *text, size_t n_bytes, unsigned flags,
                                     int32_t *tokens, size_t capacity, size_t *n_tokens, crumb_error *err) {
     *n_tokens = 0;
-    if (n_bytes > MAX_TEXT_BYTES)
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a text of %zu bytes is too long to tokenize at once; at most %d",
-                          n_bytes, MAX_TEXT_BYTES);
-    encoding e = {.t = t, .sink = {.tokens = tokens, .capacity = capacity}};
-    const crumb_specials *specials = flags & CRUMB_TOKENIZE_PARSE_SPECIAL ? &t->special : &t->user_defined;
+    CRUMB_TRY(check_size(n_bytes, err));
+    encoding e = {.t = t,
+                  .specials = flags & CRUMB_TOKENIZE_PARSE_SPECIAL ? &t->special : &t->user_defined,
+                  .sink = {.tokens = tokens, .capacity = capacity}};
     if ((flags & CRUMB_TOKENIZE_ADD_SPECIAL) && t->add_bos) crumb_sink_push(&e.sink, t->bos);
-    crumb_status status = encode_text(&e, specials, text, n_bytes, err);
+    crumb_status status = encode_text(&e, text, n_bytes, err);
     if ((flags & CRUMB_TOKENIZE_ADD_SPECIAL) && t->add_eos) crumb_sink_push(&e.sink, t->eos);
-    crumb_merger_free(&e.merger);
-    *n_tokens = e.sink.n;
-    if (status == CRUMB_OK && e.sink.n > capacity)
-        status = crumb_fail(err, CRUMB_ERR_ARGUMENT, "the text has %zu tokens, but there is room for %zu", e.sink.n,
-                            capacity);
-    return status;
+    return finish(&e, status, n_tokens, err);
+}
+
+crumb_status crumb_tokenizer_encode_chat(const crumb_tokenizer *t, const char *text, const char *is_plain,
+                                         size_t n_bytes, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                                         crumb_error *err) {
+    *n_tokens = 0;
+    CRUMB_TRY(check_size(n_bytes, err));
+    encoding e = {
+        .t = t, .specials = &t->special, .is_plain = is_plain, .sink = {.tokens = tokens, .capacity = capacity}};
+    const crumb_special *first = n_bytes ? match_special(&e, text, n_bytes, 0) : NULL;
+    if (t->add_bos && !(first && first->id == t->bos)) crumb_sink_push(&e.sink, t->bos);
+    return finish(&e, encode_text(&e, text, n_bytes, err), n_tokens, err);
 }

@@ -23,6 +23,11 @@ bool crumb_tokenizer_ends(const crumb_tokenizer *t, int32_t token);
 /* As crumb_model_tokenize in crumb.h. */
 crumb_status crumb_tokenizer_encode(const crumb_tokenizer *t, const char *text, size_t n_bytes, unsigned flags,
                                     int32_t *tokens, size_t capacity, size_t *n_tokens, crumb_error *err);
+/* A chat template's text, where is_plain[i] marks bytes (NULL: none) that no control token may be made of. Begins with
+ * BOS where the model asks for it and the text does not. */
+crumb_status crumb_tokenizer_encode_chat(const crumb_tokenizer *t, const char *text, const char *is_plain,
+                                         size_t n_bytes, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                                         crumb_error *err);
 /* As crumb_model_token_bytes in crumb.h: raw bytes of a token (byte tokens give their byte; SentencePiece's U+2581 is a
  * space). */
 const char *crumb_tokenizer_token_bytes(const crumb_tokenizer *t, int32_t token, bool special, size_t *n_bytes);

@@ -21,7 +21,7 @@ host/lowbit host/base/
 host/container host/base/ host/lowbit/
 host/kernel host/base/ host/backend.h host/lowbit/
 host/jinja host/base/
-host/text host/base/ host/crumb.h host/container/
+host/text host/base/ host/crumb.h host/container/ host/jinja/
 host/graph host/base/ host/backend.h host/lowbit/ host/model/
 host/checkpoint host/base/ host/lowbit/ host/container/ host/text/
 host/model host/base/ host/backend.h host/lowbit/ host/container/ host/graph/

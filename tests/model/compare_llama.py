@@ -2,7 +2,8 @@
 """Runs real models with crumb as shipped: against llama.cpp's answers in tests/oracle/llama, and against the memory
 that they may take.
 
-usage: compare_llama.py --build FOLDER tokens NAME                  ten prompts continue alike
+usage: compare_llama.py --build FOLDER tokens NAME                  ten prompts continue alike; smollm2-chat: questions
+                                                      are put through the chat template, and answered, alike
        compare_llama.py --build FOLDER perplexity NAME [--chunks N] [--kv8-chunks N]
                                                       within 0.5 %; an 8-bit KV cache keeps that of f16's in N chunks
        compare_llama.py --build FOLDER divergence NAME    both find the same divergence from SmolLM2's F16 file, each in
@@ -103,7 +104,7 @@ def main():
     fixture = ROOT / "tests" / "oracle" / "llama" / f"{a.name}.json"
     expected = json.loads(fixture.read_text())
     try:
-        path = peer_models.model(a.name)
+        path = peer_models.model(expected["model"])
         programs = a.build / "tests" / "model"
         if a.what != "memory" and peer_models.sha256(path) != expected["model_sha256"]:
             print(f"note: {path} is not byte for byte the file that {fixture.name} was made with")

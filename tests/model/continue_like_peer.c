@@ -1,5 +1,6 @@
 /* continue_like_peer MODEL FIXTURE.json: does crumb, as shipped, tokenize the fixture's prompts and continue them
- * greedily as llama.cpp does? The rule is compare_tokens.h's; the fixture is written by tests/oracle/llama_fixtures.py.
+ * greedily as llama.cpp does? A prompt with a question must also come out of the model's chat template. The rule is
+ * compare_tokens.h's; the fixture is written by tests/oracle/llama_fixtures.py.
  */
 #include "host/crumb.h"
 #include "tests/support/compare_tokens.h"
@@ -39,12 +40,18 @@ static size_t int_array(const cJSON *array, int32_t *out) {
     return n;
 }
 
-static bool same_tokens(const crumb_model *model, const char *text, const int32_t *expected, size_t n_expected) {
+/* question: NULL where the text is no chat. */
+static bool same_tokens(const crumb_model *model, const char *text, const char *question, const int32_t *expected,
+                        size_t n_expected) {
     int32_t tokens[MAX_TOKENS];
     size_t n = 0;
     crumb_error err = {0};
+    const crumb_message message = {.role = "user", .content = question};
     unsigned flags = CRUMB_TOKENIZE_ADD_SPECIAL | CRUMB_TOKENIZE_PARSE_SPECIAL;
-    if (crumb_model_tokenize(model, text, strlen(text), flags, tokens, MAX_TOKENS, &n, &err) != CRUMB_OK) {
+    crumb_status status = question
+                              ? crumb_model_tokenize_chat(model, NULL, &message, 1, true, tokens, MAX_TOKENS, &n, &err)
+                              : crumb_model_tokenize(model, text, strlen(text), flags, tokens, MAX_TOKENS, &n, &err);
+    if (status != CRUMB_OK) {
         printf("\"%s\": %s\n", text, err.message);
         return false;
     }
@@ -63,7 +70,9 @@ static bool continue_prompt(crumb_model *model, crumb_session *session, const cJ
     crumb_error err = {0};
     crumb_model_get_info(model, &info);
     n_vocab = info.n_vocab;
-    bool good = same_tokens(model, text, tokens, n);
+    const char *question = cJSON_GetStringValue(cJSON_GetObjectItem(prompt, "question"));
+    bool good =
+        same_tokens(model, text, question, tokens, n) && (!question || same_tokens(model, text, NULL, tokens, n));
     crumb_status status = crumb_session_rewind(session, 0, &err);
     const cJSON *position;
     cJSON_ArrayForEach(position, cJSON_GetObjectItem(prompt, "continuation")) {

@@ -8,6 +8,7 @@ share one scale among 256, whose error is larger than ours (with Q4_K_M, 1.2 at 
 usage: llama_fixtures.py [NAME...]      all of smollm2-Q4_1 smollm2-Q8_0 smollm2-Q4_0 smollm2-F16
                                         ternary-TQ2_0 ternary-TQ1_0 (about 20 minutes)
                                         smollm2-Q2_K -Q3_K_M -Q4_K_M -Q5_K_M -Q6_K (less of each)
+                                        smollm2-chat: ten questions to Q4_1 through its chat template
 
 Models, text and programs come from tools/peer_models.py. One thread each: llama.cpp's threads spin while they wait
 for each other, and take a hundred times as long on a machine that has other work.
@@ -35,6 +36,10 @@ PROMPTS = {
                 "Dear Sir or Madam,\n\nI am writing to", "1, 2, 3, 4, 5,", "Q: Why is the sky blue?\nA:",
                 "<|im_start|>user\nName two planets.<|im_end|>\n<|im_start|>assistant\n",
                 "Les chats sont des animaux qui"],
+    "chat": ["What is the capital of France?", "How many days does a week have?", "Name three colors.",
+             "What is 2 + 2?", "Who wrote Romeo and Juliet?", "Is the sun a star or a planet?",
+             "What do bees make?", "Translate 'good morning' into Spanish.", "Which animal says 'meow'?",
+             "Write one sentence about the sea.\n\nKeep it short: <b>ten</b> words, \"please\"."],
     "ternary": ["w12 w77 w512", "w1", "w2 w3", "w31000 w5", "w100 w200 w300 w400", "w9 w9 w9 w9 w9", "hello, world",
                 "w4711 w815", "w1024 w2048 w4096 w8192 w16384", "w28000 w1 w28000 w1 w28000"],
 }
@@ -48,7 +53,7 @@ class Server:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self.command = peer_models.llama("llama-server", "-m", path, "-t", 1, "-c", 512, "-np", 1, "--no-webui",
+        self.command = peer_models.llama("llama-server", "-m", path, "-t", 1, "-c", 512, "-np", 1, "--no-webui", "--jinja",
                                          "--host", "127.0.0.1", "--port", port)
 
     def __enter__(self):
@@ -86,6 +91,12 @@ def continuation(server, prompt):
     return {"text": prompt, "tokens": tokens, "continuation": positions, "says": answer["content"]}
 
 
+def conversation(server, question):
+    """The question as the model's own template renders it, continued."""
+    messages = [{"role": "user", "content": question}]
+    return {"question": question, **continuation(server, server.ask("/apply-template", messages=messages)["prompt"])}
+
+
 def as_f16(path, folder):
     """What llama.cpp's own decoder makes of a model's weights."""
     out = folder / "f16.gguf"
@@ -109,19 +120,23 @@ def perplexity(path, chunks):
 
 def main():
     names = sys.argv[1:] or [f"smollm2-{t}" for t in peer_models.SMOLLM2_TYPES + peer_models.K_QUANT_TYPES] + [
-        f"ternary-{t}" for t in peer_models.TERNARY_TYPES]
+        f"ternary-{t}" for t in peer_models.TERNARY_TYPES] + ["smollm2-chat"]
     OUT.mkdir(exist_ok=True)
     for name in names:
-        path = peer_models.model(name)
-        fixture = {"llama.cpp": peer_models.llama_version(), "model": name, "model_sha256": peer_models.sha256(path)}
+        model = "smollm2-Q4_1" if name == "smollm2-chat" else name
+        path = peer_models.model(model)
+        fixture = {"llama.cpp": peer_models.llama_version(), "model": model, "model_sha256": peer_models.sha256(path)}
         shape, kind = name.split("-")
         few = kind in peer_models.K_QUANT_TYPES
         with tempfile.TemporaryDirectory() as folder:
             reference = as_f16(path, Path(folder)) if few else path
             with Server(reference) as server:
-                fixture["prompts"] = [continuation(server, p)
-                                      for p in PROMPTS[shape][:N_K_QUANT_PROMPTS if few else None]]
-        if shape == "smollm2":
+                if kind == "chat":
+                    fixture["prompts"] = [conversation(server, q) for q in PROMPTS["chat"]]
+                else:
+                    fixture["prompts"] = [continuation(server, p)
+                                          for p in PROMPTS[shape][:N_K_QUANT_PROMPTS if few else None]]
+        if shape == "smollm2" and kind != "chat":
             fixture["perplexity"] = perplexity(path, N_K_QUANT_CHUNKS if few else 0)
         lines = json.dumps(fixture, indent=1, ensure_ascii=True)
         lines = re.sub(r"\[\s+([-\d.]+(?:,\s+[-\d.]+)*)\s+\]", lambda m: "[" + re.sub(r"\s+", " ", m[1]) + "]", lines)

@@ -73,6 +73,8 @@ void cli_progress_clear(void); /* of either */
 
 /* Ctrl-C: the first asks the work in progress to end, a second one kills. */
 void cli_catch_interrupt(void);
+/* Forgets the Ctrl-C that came, and waits for the next; it breaks off the reading of a line where that is said. */
+void cli_rearm_interrupt(bool breaks_reading);
 bool cli_interrupted(void *unused); /* fits crumb_session_params.should_stop */
 
 /* ---- text (text.c) ----------------------------------------------------------------------------------------- */

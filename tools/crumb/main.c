@@ -5,9 +5,10 @@
 #include <string.h>
 
 const cli_subcommand cli_subcommands[] = {
-    {"run", CLI_RUN, "[FILE] [PROMPT] [options]", "continue a text",
+    {"run", CLI_RUN, "[FILE] [PROMPT] [options]", "continue a text, or talk",
      "Continues the prompt and streams the text. Without a model, the small one that is part of crumb tells a story. "
-     "Ctrl-C ends the generation with the timings.",
+     "Ctrl-C ends the generation with the timings. On a terminal and without a prompt, a model with a chat template "
+     "talks: each line is a message, Ctrl-C stops an answer, Ctrl-D ends; -cnv, -st and -sys ask for it elsewhere.",
      cli_run},
     {"bench", CLI_BENCH, "[FILE...] [options]", "measure how fast models read and generate",
      "Measures how fast models read prompts (ppN) and generate (tgN), as llama-bench does: random tokens, a warm-up, "

@@ -100,6 +100,21 @@ const cli_option cli_option_table[] = {
      .help = "show the prompt in another colour; auto: on a terminal without NO_COLOR"},
     {"--ignore-eos", CLI_ON, AT(ignore_eos), .commands = CLI_RUN, .help = "go on behind the end of the text"},
 
+    /* ---- chat ---- */
+    {"-cnv --conversation", CLI_ON, AT(conversation), .commands = CLI_RUN,
+     .help = "talk instead of continuing a text: the prompt is the first message, and further ones are lines of the "
+             "terminal or of standard input. By itself on a terminal without -p, where the model has a chat template"},
+    {"-no-cnv --no-conversation", CLI_ON, AT(no_conversation), .commands = CLI_RUN,
+     .help = "continue the prompt as it is"},
+    {"-st --single-turn", CLI_ON, AT(single_turn), .commands = CLI_RUN, .help = "one message, one answer"},
+    {"-sys --system-prompt", CLI_TEXT, "TEXT", AT(system_prompt), .commands = CLI_RUN,
+     .help = "talk, beginning with a system message"},
+    {"--chat-template", CLI_TEXT, "chatml|TEXT", AT(chat_template), .commands = CLI_RUN,
+     .help = "a Jinja template, or the name of one, instead of the model's; counts in a chat only",
+     .note = "of llama.cpp's names, chatml"},
+    {"--chat-template-file", CLI_TEXT, "FILE", AT(chat_template_file), .commands = CLI_RUN,
+     .help = "the same from a file"},
+
     /* ---- sampling ---- */
     {"-s --seed", CLI_INT, "N", AT(seed), "-1", RANGE(-1, UINT32_MAX), CLI_RUN,
      .help = "same seed, same text, for any number of threads; -1: a random one, which is printed"},
@@ -285,18 +300,7 @@ const cli_option cli_option_table[] = {
     {"-ctv --cache-type-v", CLI_CHOICE, "f16|q8_0", AT(cache_type_v), .commands = CLI_ENGINE, .note = "as -ctk"},
     {"--no-mmap", CLI_UNUSED, NOWHERE, .commands = CLI_ENGINE,
      .note = "weights are packed into memory anyway; the file is not read again after loading"},
-    {"-cnv --conversation", CLI_UNUSED, NOWHERE, .commands = CLI_RUN,
-     .note = "there is no chat yet: the prompt is continued as it is"},
-    {"-no-cnv --no-conversation", CLI_UNUSED, NOWHERE, .commands = CLI_RUN, .note = "what crumb does in any case",
-     .quiet = ""},
-    {"-st --single-turn", CLI_UNUSED, NOWHERE, .commands = CLI_RUN,
-     .note = "there is no chat yet: the prompt is continued as it is"},
-    {"-sys --system-prompt", CLI_UNUSED_VALUE, "TEXT", NOWHERE, .commands = CLI_RUN,
-     .note = "there is no chat yet, so the system prompt is not used"},
-    {"--jinja", CLI_UNUSED, NOWHERE, .commands = CLI_RUN,
-     .note = "there are no chat templates yet: the prompt is continued as it is"},
-    {"--chat-template", CLI_UNUSED_VALUE, "NAME", NOWHERE, .commands = CLI_RUN,
-     .note = "there are no chat templates yet: the prompt is continued as it is"},
+    {"--jinja", CLI_UNUSED, NOWHERE, .commands = CLI_RUN, .note = "what crumb does in any case", .quiet = ""},
 };
 const size_t cli_n_option_table = sizeof cli_option_table / sizeof cli_option_table[0];
 

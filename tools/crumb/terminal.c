@@ -145,10 +145,19 @@ static void on_interrupt(int number) {
     interrupted = 1;
 }
 
-void cli_catch_interrupt(void) {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
+static void catch_interrupt(int flags) {
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND | flags};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
+}
+
+void cli_catch_interrupt(void) {
+    catch_interrupt(SA_RESTART);
+}
+
+void cli_rearm_interrupt(bool breaks_reading) {
+    interrupted = 0;
+    catch_interrupt(breaks_reading ? 0 : SA_RESTART);
 }
 
 bool cli_interrupted(void *unused) {

@@ -1,0 +1,12 @@
+/* Conversations: messages through a chat template, into tokens. */
+#ifndef CRUMB_TEXT_CHAT_H
+#define CRUMB_TEXT_CHAT_H
+
+#include "host/text/tokenizer.h"
+
+/* As crumb_model_tokenize_chat in crumb.h. `source`: the template's text, or the name of one that crumb has. */
+crumb_status crumb_chat_tokenize(const crumb_tokenizer *t, const char *source, const crumb_message *messages,
+                                 size_t n_messages, bool answer, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                                 crumb_error *err);
+
+#endif
