@@ -246,6 +246,8 @@ static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
     if (kernel->x == 32 && (group || use->input || use->w->k % 4 || kernel->tokens > 16))
         return false; /* rows as surfaces */
     if (group && (kernel->slices > 1 || !kernel->groups || k / group < 2)) return false;
+    if ((kernel->bits == 5 || kernel->bits == 6) && !group) return false;        /* no format has rows of one scale */
+    if (kernel->bits == 6 && kernel->sub_group == 8 && group > 32) return false; /* nor such groups: they would spill */
     if (group == 16) return sum_blocks(kernel) <= 8; /* beside them, codes of all tile-rows and two groups' numbers */
     return !group || group == 32 || group == 64 || group == 128;
 }

@@ -11,7 +11,7 @@
  * Local size: SUB_GROUP * ACROSS * SLICES.
  *
  * Options
- *   BITS               1, 2, 3, 4 or 8
+ *   BITS               1, 2, 3, 4, 8; with X_GROUP also 5 and 6
  *   SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT   common.cl; X_GROUP 0, 16, 32, 64 or 128
  *   X_ORDER            common.cl: 8; 0 with 1 bit, and with 3 in sub-groups of 8
  *   X_ROWS             quantize.cl: 1, with SUB_GROUP=8 8
@@ -52,11 +52,13 @@
 #define JOIN_(a, b) a##b
 #define JOIN(a, b)  JOIN_(a, b)
 
-#define SPLIT_BITS (BITS == 3 && SUB_GROUP == 16) /* two operands of 2 bits: low ones, and high ones, whose sums count 4 */
-#if BITS <= 2 || SPLIT_BITS
+/* Two operands: low bits as they lie, 2 or 4, and high ones, whose sums count 1 << LOW_BITS. */
+#define SPLIT_BITS ((BITS == 3 && SUB_GROUP == 16) || BITS == 5 || BITS == 6)
+#define LOW_BITS   (BITS == 3 ? 2 : 4)
+#if BITS <= 2 || (BITS == 3 && SUB_GROUP == 16)
 typedef uint2 b_columns;
 #define MULTIPLY intel_sub_group_i8_u2_matrix_mad_k32
-#elif BITS <= 4
+#elif BITS <= 6
 typedef uint4 b_columns;
 #define MULTIPLY intel_sub_group_i8_u4_matrix_mad_k32
 #else
@@ -102,7 +104,9 @@ INLINE global const uint *tile_row(private const operands *o, uint j) {
 
 #if SUB_GROUP == 16
 /* Tile-rows are surfaces 64 bytes wide, activations one K' bytes wide. */
-#if B_ROWS % 32 == 0
+#if B_ROWS == 5 || B_ROWS == 6
+#define B_2D_ROWS 8 /* with rows of the next block, which are not used */
+#elif B_ROWS % 32 == 0
 #define B_2D_ROWS 32
 #elif B_ROWS % 16 == 0
 #define B_2D_ROWS 16
@@ -123,7 +127,9 @@ void OVERLOAD A_2D(prefetch)(global void *base, int width, int height, int pitch
 void OVERLOAD B_2D(read)(global void *base, int width, int height, int pitch, int2 at, private uint *out);
 void OVERLOAD B_2D(prefetch)(global void *base, int width, int height, int pitch, int2 at);
 
-INLINE void load_b(private const operands *o, uint j, uint block, uint n, uint b[B_ROWS]) {
+#define B_SIZE ROUND_UP(B_ROWS, B_2D_ROWS) /* dwords of an item that a load writes */
+
+INLINE void load_b(private const operands *o, uint j, uint block, uint n, uint b[B_SIZE]) {
     UR for (uint i = 0; i < B_ROWS; i += B_2D_ROWS)
         B_2D(read)((global void *)tile_row(o, j), 64, (int)(o->n_blocks * BITS), 64, (int2)(0, (int)(block * BITS + i)), b + i);
 }
@@ -180,7 +186,9 @@ INLINE void fetch_step(private const operands *o, uint block) {
 }
 
 #else
-INLINE void load_b(private const operands *o, uint j, uint block, uint n, uint b[B_ROWS * HALVES]) {
+#define B_SIZE (B_ROWS * HALVES)
+
+INLINE void load_b(private const operands *o, uint j, uint block, uint n, uint b[B_SIZE]) {
     global const uint *from = tile_row(o, j) + block * (BITS * TILE_ROWS);
     UR for (uint i = 0; i + 8 <= n * BITS * HALVES; i += 8) {
         uint8 eight = intel_sub_group_block_read8(from + i * SUB_GROUP);
@@ -222,7 +230,7 @@ INLINE b_columns columns_of(private const uint *b, uint u, uint h) {
 #if BITS == 1
     columns.s0 = MUL == 2 ? w[0] << 1 & 0xaaaaaaaau : w[0] & 0x55555555u;
     columns.s1 = MUL == 2 ? w[0] & 0xaaaaaaaau : w[0] >> 1 & 0x55555555u;
-#elif SPLIT_BITS
+#elif BITS == 3 && SPLIT_BITS
     columns = (uint2)(w[0], w[1]);
 #elif BITS == 3
     columns.s0 = (w[0] & 0x33333333u) | (w[2] << 2 & 0x44444444u);
@@ -230,22 +238,30 @@ INLINE b_columns columns_of(private const uint *b, uint u, uint h) {
     columns.s2 = (w[0] >> 2 & 0x33333333u) | (w[2] & 0x44444444u);
     columns.s3 = (w[1] >> 2 & 0x33333333u) | (w[2] >> 1 & 0x44444444u);
 #else
-    UR for (uint d = 0; d < BITS; d++) ((private uint *)&columns)[d] = w[d];
+    UR for (uint d = 0; d < (SPLIT_BITS ? LOW_BITS : BITS); d++) ((private uint *)&columns)[d] = w[d];
 #endif
     return columns;
 }
 
 #if SPLIT_BITS
-/* Bit 2 of the codes of a block: single bits lie below the fields of their dwords, as tile.h has it. */
-INLINE b_columns high_columns(private const uint *b, uint u) {
-    uint w = b[u * BITS + 2];
+/* The high bits of the codes of a block, in the fields of the low ones' dwords: as tile.h has it, a dword holds those of
+ * two dwords of fields, of four with 5 bits. */
+INLINE b_columns high_columns(private const uint *b, uint u, uint h) {
+    uint w = b[(u * BITS + LOW_BITS) * HALVES + h];
+#if BITS == 3
     return (uint2)(w & 0x55555555u, w >> 1 & 0x55555555u);
+#elif BITS == 5
+    return (uint4)(w & 0x11111111u, w >> 1 & 0x11111111u, w >> 2 & 0x11111111u, w >> 3 & 0x11111111u);
+#else
+    uint v = b[(u * BITS + LOW_BITS + 1) * HALVES + h];
+    return (uint4)(w & 0x33333333u, w >> 2 & 0x33333333u, v & 0x33333333u, v >> 2 & 0x33333333u);
+#endif
 }
 #endif
 
 /* The sums of activations: products with codes of 1. */
 INLINE void add_codes(a_lane a[STEP][TOKENS], int8 qsums[TM]) {
-    const uint one = BITS <= 2 ? 0x55555555u : BITS <= 4 ? 0x11111111u : 0x01010101u;
+    const uint one = BITS <= 2 ? 0x55555555u : BITS <= 6 ? 0x11111111u : 0x01010101u;
     UR for (uint u = 0; u < STEP; u++)
         UR for (uint i = 0; i < TM; i++) qsums[i] = MULTIPLY(rows_of(a[u], i), (b_columns)one, qsums[i]);
 }
@@ -401,13 +417,13 @@ INLINE void add_tile_row(private const operands *o, private const group_numbers 
         UR for (uint u = 0; u < STEP; u++) columns[u] = columns_of(b, u, c % HALVES);
 #if SPLIT_BITS
         b_columns high[STEP];
-        UR for (uint u = 0; u < STEP; u++) high[u] = high_columns(b, u);
+        UR for (uint u = 0; u < STEP; u++) high[u] = high_columns(b, u, c % HALVES);
 #endif
         UR for (uint i = 0; i < TM; i++) { /* sums of one at a time, which takes fewer registers */
             int8 sums = group->start;
 #if SPLIT_BITS
             UR for (uint u = 0; u < STEP; u++) sums = MULTIPLY(rows_of(a[u], i), high[u], sums);
-            sums <<= 2;
+            sums <<= LOW_BITS;
 #endif
             UR for (uint u = 0; u < STEP; u++) sums = MULTIPLY(rows_of(a[u], i), columns[u], sums);
             results[c][i] =
@@ -428,7 +444,7 @@ INLINE void half_of(a_lane a[STEP][TOKENS], uint h, a_lane out[STEP][TOKENS]) {
 INLINE void add_step(private const operands *o, private const target *to, uint block, private group_numbers *group,
                      float8 results[BLOCKS][TM]) {
     a_lane a[STEP][TOKENS], of_half[STEP][TOKENS];
-    uint b[TN][B_ROWS * HALVES];
+    uint b[TN][B_SIZE];
     load_a(o, block, STEP, a);
     UR for (uint j = 0; j < TN; j++) load_b(o, j, block, STEP, b[j]);
     UR for (uint h = 0; h < 2; h++) {
@@ -444,7 +460,7 @@ INLINE void add_step(private const operands *o, private const target *to, uint b
     load_a(o, block, STEP, a);
     load_group(o, to, block / STEP, group);
     UR for (uint j = 0; j < TN; j++) {
-        uint b[B_ROWS * HALVES];
+        uint b[B_SIZE];
         load_b(o, j, block, STEP, b);
         add_tile_row(o, group, a, j, b, results);
     }
@@ -471,14 +487,14 @@ INLINE void add_blocks(private const operands *o, uint block, uint n, int8 sums[
     if (AHEAD) fetch_step(o, block + AHEAD * SLICES * STEP);
 #endif
     UR for (uint j = 0; j < TN; j++) {
-        uint b[B_ROWS * HALVES];
+        uint b[B_SIZE];
         load_b(o, j, block, n, b);
         UR for (uint c = j * HALVES; c < (j + 1) * HALVES; c++)
             UR for (uint u = 0; u < n; u++) {
                 b_columns columns = columns_of(b, u, c % HALVES);
                 UR for (uint i = 0; i < TM; i++) sums[c][i] = MULTIPLY(rows_of(a[u], i), columns, sums[c][i]);
 #if SPLIT_BITS
-                columns = high_columns(b, u);
+                columns = high_columns(b, u, c % HALVES);
                 UR for (uint i = 0; i < TM; i++) high[c][i] = MULTIPLY(rows_of(a[u], i), columns, high[c][i]);
 #endif
             }
@@ -531,7 +547,7 @@ INLINE void run_part(private const operands *o, private const target *to) {
     for (uint block = o->slice * STEP; block < whole; block += SLICES * STEP) add_blocks(o, block, STEP, sums, high, qsums);
     for (uint block = whole + o->slice; block < o->n_blocks; block += SLICES) add_blocks(o, block, 1, sums, high, qsums);
 #endif
-    if (SPLIT_BITS) UR for (uint c = 0; c < BLOCKS; c++) UR for (uint i = 0; i < TM; i++) sums[c][i] += high[c][i] << 2;
+    if (SPLIT_BITS) UR for (uint c = 0; c < BLOCKS; c++) UR for (uint i = 0; i < TM; i++) sums[c][i] += high[c][i] << LOW_BITS;
     load_rows(o, 0, &z);
     UR for (uint i = 0; i < TM; i++) z.qsums[i] = qsums[i];
 #if SLICES > 1
@@ -599,7 +615,7 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const fl
 #endif
 #if VIA_BASE
     local int start[8 * TILE_ROWS];
-    for (uint i = get_local_id(0); i < 8 * TILE_ROWS; i += SIZE) start[i] = SPLIT_BITS ? FLOAT_BASE >> 2 : FLOAT_BASE;
+    for (uint i = get_local_id(0); i < 8 * TILE_ROWS; i += SIZE) start[i] = SPLIT_BITS ? FLOAT_BASE >> LOW_BITS : FLOAT_BASE;
     barrier(CLK_LOCAL_MEM_FENCE);
     o.start = start;
 #endif

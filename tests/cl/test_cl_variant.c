@@ -124,7 +124,9 @@ static void small_matrices_split_k(void **state) {
     assert_string_equal(selected(16, 20, 6912, 32), "gemm_u2_8x64__dpas16");
     assert_string_equal(selected_of_16(2, 16, 512), "gemm_u2_16x64__dpas16");
     assert_string_equal(selected_of_16(3, 16, 512), "gemm_u3_32x32__dpas16");
-    assert_string_equal(selected_of_16(6, 16, 512), "linear_u6_gemm__dp4a");
+    assert_string_equal(selected_of_16(6, 16, 512), "gemm_u6_32x32__dpas16");
+    assert_string_equal(selected_of_16(6, 8, 512), "gemm_u6_16x32__dpas8");
+    assert_string_equal(selected_of_16(4, 16, 512), "linear_u4_gemm__dp4a");
     assert_string_equal(selected_of_16(2, 16, 1), "linear_u2_gemv__dp4a");
     assert_string_equal(selected_of_16(2, 8, 512), "gemm_u2_16x32__dpas8");
     assert_string_equal(selected_of_16(3, 8, 512), "gemm_u3_16x32__dpas8");
