@@ -15,7 +15,7 @@ typedef struct crumb_jinja_template crumb_jinja_template;
 crumb_status crumb_jinja_compile(const char *source, size_t n_bytes, crumb_jinja_template **out, crumb_error *err);
 void crumb_jinja_destroy(crumb_jinja_template *t); /* NULL is allowed */
 
-enum { CRUMB_JINJA_MEMORY_BYTES = 1 << 26, CRUMB_JINJA_STEPS = 1 << 22, CRUMB_JINJA_DEPTH = 160 };
+enum { CRUMB_JINJA_MEMORY_BYTES = 1 << 28, CRUMB_JINJA_STEPS = 1 << 22, CRUMB_JINJA_DEPTH = 160 };
 /* For making the variables of a rendering: its memory (an arena limited to CRUMB_JINJA_MEMORY_BYTES, for example), and
  * the bounds that values are read under. */
 crumb_jinja_state crumb_jinja_state_default(crumb_arena *arena, crumb_error *err);
