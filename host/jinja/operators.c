@@ -85,8 +85,12 @@ static crumb_status concatenate(crumb_jinja_run *r, const crumb_jinja_value *a, 
     if (a->is_markup || b->is_markup)
         return crumb_jinja_fail(r->state, CRUMB_ERR_UNSUPPORTED,
                                 "joining texts behind the filter 'safe' is not supported");
-    CRUMB_TRY(crumb_jinja_write_str(&w, a));
-    CRUMB_TRY(crumb_jinja_write_str(&w, b));
+    crumb_jinja_text first, second;
+    CRUMB_TRY(crumb_jinja_to_text(r->state, a, &first));
+    CRUMB_TRY(crumb_jinja_to_text(r->state, b, &second));
+    crumb_jinja_expect(&w, first.n_bytes + second.n_bytes); /* both are in memory: the sum does not overflow */
+    crumb_jinja_write(&w, first);
+    crumb_jinja_write(&w, second);
     return crumb_jinja_finish(&w, out);
 }
 

@@ -113,6 +113,10 @@ static char *origins(crumb_jinja_writer *w) {
     return w->failed ? NULL : w->from_input + w->n_bytes;
 }
 
+void crumb_jinja_expect(crumb_jinja_writer *w, size_t n_bytes) {
+    if (n_bytes) reserve(w, n_bytes);
+}
+
 void crumb_jinja_write(crumb_jinja_writer *w, crumb_jinja_text t) {
     char *to = t.n_bytes ? reserve(w, t.n_bytes) : NULL;
     if (!to) return;

@@ -163,6 +163,8 @@ typedef struct crumb_jinja_writer {
     bool failed;
 } crumb_jinja_writer;
 void crumb_jinja_write(crumb_jinja_writer *w, crumb_jinja_text t);
+/* Makes room for so many bytes at once, where it is known how many will come. */
+void crumb_jinja_expect(crumb_jinja_writer *w, size_t n_bytes);
 void crumb_jinja_write_bytes(crumb_jinja_writer *w, const char *bytes, size_t n_bytes, bool from_input);
 void crumb_jinja_write_literal(crumb_jinja_writer *w, const char *text);
 void crumb_jinja_write_character(crumb_jinja_writer *w, int32_t character, bool from_input);
