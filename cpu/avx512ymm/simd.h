@@ -28,9 +28,6 @@ SIMD_INLINE int gemv_streams(int bits, int columns) {
 }
 
 /* As many as the zmm tier, so that both want activations in the same order. */
-enum {
-    GEMM_REGISTER_COLUMNS = 12, /* 24 accumulators */
-    GEMM_WHOLE_COLUMNS = 12
-};
+enum { GEMM_REGISTER_COLUMNS = 6, GEMM_WHOLE_COLUMNS = 6 };
 
 #endif
