@@ -92,6 +92,7 @@ bool crumb_cl_driver_can_measure(crumb_device *d) {
 void crumb_cl_driver_close(crumb_device *d) {
     crumb_cl_driver *o = d->driver;
     if (!o) return;
+    crumb_ze_queue_settle(o);
     crumb_ze_events_free(o);
     if (o->stage) o->z->zeMemFree(o->context, o->stage);
     crumb_ze_queue_destroy(o);

@@ -24,6 +24,7 @@ typedef struct crumb_ze_queue {
     uint32_t n_lists, n_used; /* made; filled since the device was waited for, the open one among them */
     ze_command_list_handle_t open;
     uint32_t n_open; /* what it holds */
+    bool may_run;    /* something has been submitted, and nobody has waited since */
 } crumb_ze_queue;
 
 struct crumb_cl_driver {
@@ -47,6 +48,8 @@ void crumb_ze_queue_destroy(crumb_cl_driver *o);
 ze_result_t crumb_ze_queue_open(crumb_cl_driver *o, ze_command_list_handle_t *out);
 ze_result_t crumb_ze_queue_submit(crumb_cl_driver *o);
 ze_result_t crumb_ze_queue_finish(crumb_cl_driver *o);
+/* Waits for what may run, before memory or lists go: Level Zero wants that of the caller, also after a failure. */
+void crumb_ze_queue_settle(crumb_cl_driver *o);
 void crumb_ze_events_free(crumb_cl_driver *o);
 
 #endif

@@ -12,8 +12,15 @@ crumb_cl_code crumb_cl_driver_allocate(crumb_device *d, crumb_cl_memory *m) {
     return (crumb_cl_code)o->z->zeMemAllocDevice(o->context, &desc, (size_t)m->n_bytes, DEVICE_ALIGN, o->id, &m->usm);
 }
 
+static void release(crumb_cl_driver *o, void *p) {
+    crumb_lock_take(o->lock);
+    crumb_ze_queue_settle(o);
+    crumb_lock_release(o->lock);
+    o->z->zeMemFree(o->context, p);
+}
+
 void crumb_cl_driver_free(crumb_device *d, crumb_cl_memory *m) {
-    d->driver->z->zeMemFree(d->driver->context, m->usm);
+    release(d->driver, m->usm);
 }
 
 crumb_cl_code crumb_cl_driver_allocate_host(crumb_device *d, uint64_t n_bytes, uint32_t align, void **out) {
@@ -23,7 +30,7 @@ crumb_cl_code crumb_cl_driver_allocate_host(crumb_device *d, uint64_t n_bytes, u
 }
 
 void crumb_cl_driver_free_host(crumb_device *d, void *host) {
-    d->driver->z->zeMemFree(d->driver->context, host);
+    release(d->driver, host);
 }
 
 static ze_result_t append_copy(crumb_cl_driver *o, void *to, const void *from, uint64_t n_bytes, bool blocking) {

@@ -35,6 +35,7 @@ ze_result_t crumb_ze_queue_create(crumb_cl_driver *o) {
 
 void crumb_ze_queue_destroy(crumb_cl_driver *o) {
     crumb_ze_queue *q = &o->queue;
+    crumb_ze_queue_settle(o);
     for (uint32_t i = 0; i < q->n_lists; i++) o->z->zeCommandListDestroy(q->lists[i]);
     if (q->plain) o->z->zeCommandQueueDestroy(q->plain);
     if (q->immediate) o->z->zeCommandListDestroy(q->immediate);
@@ -42,7 +43,8 @@ void crumb_ze_queue_destroy(crumb_cl_driver *o) {
 }
 
 /* A plain queue promises nothing of one list to the next: there each is waited for. */
-static ze_result_t submit_list(const crumb_cl_driver *o, ze_command_list_handle_t list) {
+static ze_result_t submit_list(crumb_cl_driver *o, ze_command_list_handle_t list) {
+    o->queue.may_run = o->queue.immediate != NULL;
     if (o->queue.immediate) return o->z->append_lists(o->queue.immediate, 1, &list, NULL, 0, NULL);
     const ze_result_t code = o->z->zeCommandQueueExecuteCommandLists(o->queue.plain, 1, &list, NULL);
     return code == ZE_RESULT_SUCCESS ? o->z->zeCommandQueueSynchronize(o->queue.plain, UINT64_MAX) : code;
@@ -56,13 +58,21 @@ ze_result_t crumb_ze_queue_submit(crumb_cl_driver *o) {
     return code == ZE_RESULT_SUCCESS ? submit_list(o, list) : code;
 }
 
+/* When it fails nothing runs any more: the device is lost. */
+static ze_result_t wait_for_all(crumb_cl_driver *o) {
+    o->queue.may_run = false;
+    return o->queue.immediate ? o->z->list_synchronize(o->queue.immediate, UINT64_MAX) : ZE_RESULT_SUCCESS;
+}
+
+void crumb_ze_queue_settle(crumb_cl_driver *o) {
+    if (o->queue.may_run) wait_for_all(o);
+}
+
 ze_result_t crumb_ze_queue_finish(crumb_cl_driver *o) {
     crumb_ze_queue *q = &o->queue;
     ze_result_t code = crumb_ze_queue_submit(o);
-    if (q->immediate) {
-        const ze_result_t done = o->z->list_synchronize(q->immediate, UINT64_MAX);
-        if (code == ZE_RESULT_SUCCESS) code = done;
-    }
+    const ze_result_t done = wait_for_all(o);
+    if (code == ZE_RESULT_SUCCESS) code = done;
     for (uint32_t i = 0; i < q->n_used && code == ZE_RESULT_SUCCESS; i++) code = o->z->zeCommandListReset(q->lists[i]);
     q->n_used = 0;
     return code;
@@ -250,6 +260,7 @@ crumb_cl_code crumb_cl_list_create(crumb_device *d, crumb_cl_list *out) {
 }
 
 void crumb_cl_list_release(crumb_device *d, crumb_cl_list list) {
+    crumb_ze_queue_settle(d->driver);
     d->driver->z->zeCommandListDestroy(list);
 }
 

@@ -51,10 +51,11 @@ ze_result_t ZE_APICALL zeEventQueryStatus(ze_event_handle_t event) {
 }
 
 ze_result_t ZE_APICALL zeEventHostSynchronize(ze_event_handle_t event, uint64_t timeout_ns) {
-    CALL();
     if (timeout_ns != UINT64_MAX) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
     if (!event->signal) stop("zeEventHostSynchronize of an event that nothing submitted will signal");
-    return result_of(clWaitForEvents(1, &event->signal));
+    const cl_int code = clWaitForEvents(1, &event->signal);
+    CALL();
+    return result_of(code);
 }
 
 static uint64_t ticks_of(cl_event event, cl_profiling_info what, cl_int *code) {

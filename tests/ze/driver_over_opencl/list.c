@@ -237,8 +237,10 @@ ze_result_t ZE_APICALL zeCommandListImmediateAppendCommandListsExp(ze_command_li
     return code;
 }
 
+/* A device that is lost runs nothing any more. */
 ze_result_t ZE_APICALL zeCommandListHostSynchronize(ze_command_list_handle_t list, uint64_t timeout_ns) {
-    CALL();
     if (!list->queue || timeout_ns != UINT64_MAX) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
-    return result_of(clFinish(list->queue));
+    const cl_int code = clFinish(list->queue);
+    CALL();
+    return result_of(code);
 }
