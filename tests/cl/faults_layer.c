@@ -15,14 +15,33 @@
 
 static struct _cl_icd_dispatch own;
 static const struct _cl_icd_dispatch *below;
+
+enum { MAX_QUEUES = 8 };
+static cl_command_queue queues[MAX_QUEUES];
+static atomic_uint n_queues;
+
+static void remember(cl_command_queue q) {
+    const unsigned at = atomic_fetch_add(&n_queues, 1);
+    if (at < MAX_QUEUES && below->clRetainCommandQueue(q) == CL_SUCCESS) queues[at] = q;
+}
+
+/* A device that is lost runs nothing any more; so neither does the one beneath, before memory that its kernels use is
+ * released: no call that fails has waited for them. */
+static bool fails(const char *function) {
+    if (!crumb_test_call_fails(function)) return false;
+    if (crumb_test_device_lost())
+        for (unsigned i = 0; i < MAX_QUEUES && queues[i]; i++) below->clFinish(queues[i]);
+    return true;
+}
+
 /* Functions that return a code, and those that return an object (or address) and set a code. */
 #define CODE(name, parameters, arguments)                                                                              \
     static cl_int CL_API_CALL faulty_##name parameters {                                                               \
-        return crumb_test_call_fails(#name) ? CL_OUT_OF_RESOURCES : below->name arguments;                             \
+        return fails(#name) ? CL_OUT_OF_RESOURCES : below->name arguments;                                             \
     }
 #define OBJECT(type, name, parameters, arguments)                                                                      \
     static type CL_API_CALL faulty_##name parameters {                                                                 \
-        if (!crumb_test_call_fails(#name)) return below->name arguments;                                               \
+        if (!fails(#name)) return below->name arguments;                                                               \
         if (code) *code = CL_OUT_OF_RESOURCES;                                                                         \
         return NULL;                                                                                                   \
     }
@@ -32,8 +51,16 @@ OBJECT(cl_context, clCreateContext,
        (const cl_context_properties *p, cl_uint n, const cl_device_id *devices,
         void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *user, cl_int *code),
        (p, n, devices, notify, user, code))
-OBJECT(cl_command_queue, clCreateCommandQueue,
-       (cl_context c, cl_device_id d, cl_command_queue_properties p, cl_int *code), (c, d, p, code))
+static cl_command_queue CL_API_CALL faulty_clCreateCommandQueue(cl_context c, cl_device_id d,
+                                                                cl_command_queue_properties p, cl_int *code) {
+    if (fails("clCreateCommandQueue")) {
+        if (code) *code = CL_OUT_OF_RESOURCES;
+        return NULL;
+    }
+    cl_command_queue q = below->clCreateCommandQueue(c, d, p, code);
+    if (q) remember(q);
+    return q;
+}
 OBJECT(cl_mem, clCreateBuffer, (cl_context c, cl_mem_flags flags, size_t n, void *host, cl_int *code),
        (c, flags, n, host, code))
 OBJECT(cl_program, clCreateProgramWithSource,
@@ -74,26 +101,25 @@ static clEnqueueMemFillINTEL_fn fill;
 
 static void *CL_API_CALL faulty_device_alloc(cl_context c, cl_device_id d, const cl_mem_properties_intel *p, size_t n,
                                              cl_uint align, cl_int *code) {
-    if (!crumb_test_call_fails("clDeviceMemAllocINTEL")) return device_alloc(c, d, p, n, align, code);
+    if (!fails("clDeviceMemAllocINTEL")) return device_alloc(c, d, p, n, align, code);
     if (code) *code = CL_OUT_OF_RESOURCES;
     return NULL;
 }
 static void *CL_API_CALL faulty_host_alloc(cl_context c, const cl_mem_properties_intel *p, size_t n, cl_uint align,
                                            cl_int *code) {
-    if (!crumb_test_call_fails("clHostMemAllocINTEL")) return host_alloc(c, p, n, align, code);
+    if (!fails("clHostMemAllocINTEL")) return host_alloc(c, p, n, align, code);
     if (code) *code = CL_OUT_OF_RESOURCES;
     return NULL;
 }
 static cl_int CL_API_CALL faulty_set_arg(cl_kernel k, cl_uint i, const void *value) {
-    return crumb_test_call_fails("clSetKernelArgMemPointerINTEL") ? CL_OUT_OF_RESOURCES : set_arg(k, i, value);
+    return fails("clSetKernelArgMemPointerINTEL") ? CL_OUT_OF_RESOURCES : set_arg(k, i, value);
 }
 static cl_int CL_API_CALL faulty_copy(cl_command_queue q, cl_bool wait, void *to, const void *from, size_t n, WAITS) {
-    return crumb_test_call_fails("clEnqueueMemcpyINTEL") ? CL_OUT_OF_RESOURCES
-                                                         : copy(q, wait, to, from, n, n_events, events, event);
+    return fails("clEnqueueMemcpyINTEL") ? CL_OUT_OF_RESOURCES : copy(q, wait, to, from, n, n_events, events, event);
 }
 static cl_int CL_API_CALL faulty_fill(cl_command_queue q, void *to, const void *pattern, size_t size, size_t n, WAITS) {
-    return crumb_test_call_fails("clEnqueueMemFillINTEL") ? CL_OUT_OF_RESOURCES
-                                                          : fill(q, to, pattern, size, n, n_events, events, event);
+    return fails("clEnqueueMemFillINTEL") ? CL_OUT_OF_RESOURCES
+                                          : fill(q, to, pattern, size, n, n_events, events, event);
 }
 
 /* A pointer to a function and one to data are different things to C, and the same to every system with OpenCL. */
