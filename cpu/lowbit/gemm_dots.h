@@ -38,7 +38,6 @@ SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_
                            const int columns, const bool has_zero, const bool has_min) {
     const size_t at = g * b->stride + c0;
     const float *sx = b->sx + at, *sx_qsums = b->sx_qsums + at;
-    const int32_t *offsets = b->offsets + at;
     const float *mins = b->mins + (size_t)(g - group0) * GEMM_ROWS;
     float *accs = b->accs + (size_t)c0 * GEMM_ROWS;
     __asm__("" : "+r"(accs)); /* else gcc keeps a pointer for each vector, on the stack */
@@ -50,7 +49,7 @@ SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_
         UNROLL for (int v = 0; v < GEMM_VECTORS; v++) {
             float *acc = accs + c * GEMM_ROWS + v * SIMD_LANES;
             vint exact = sums[c * GEMM_VECTORS + v];
-            if (DOT_SUM_LIMIT > 0 && has_zero) exact = v_add(exact, v_broadcast(offsets[c]));
+            if (DOT_SUM_LIMIT > 0 && has_zero) exact = v_add(exact, v_broadcast(b->offsets[at + (size_t)c]));
             vflt sum = v_fma_f32(scales[v], v_mul_f32(scale_x, v_to_f32(exact)), v_load_f32(acc));
             if (has_min) sum = v_fma_f32(v_load_f32(mins + v * SIMD_LANES), v_broadcast_f32(sx_qsums[c]), sum);
             v_store_f32(acc, sum);
