@@ -17,8 +17,8 @@ crumb_linear_args crumb_trial_args(const crumb_trial *trial, float *y, size_t y_
 crumb_status crumb_trial_pack(crumb_trial *trial, const crumb_cpu_layout *layout, crumb_linear_args *args,
                               crumb_error *err);
 
-/* Interleaves the activations for GEMMs of a tier, as a plan does for all chunks of a layer, and points args there. The
- * trial keeps them until they are interleaved for another tier. */
+/* Interleaves the activations for GEMMs of a tier, as a plan does once for all chunks of a layer, and points args
+ * there: into the trial, until the next call. */
 crumb_status crumb_trial_interleave(crumb_trial *trial, crumb_isa isa, crumb_linear_args *args, crumb_error *err);
 
 /* What the squared error of results is judged by where a kernel's row allows one: the sum of the squares of the
