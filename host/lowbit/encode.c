@@ -1,4 +1,4 @@
-#include "host/lowbit/encode.h"
+#include "host/lowbit/encode_internal.h"
 
 #include "host/base/half.h"
 #include "host/lowbit/tile.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-static void put_f16(uint8_t *out, float value) {
+void crumb_put_f16(uint8_t *out, float value) {
     const uint16_t half = crumb_f32_to_f16(value);
     memcpy(out, &half, 2);
 }
@@ -31,7 +31,7 @@ static void encode_f32(const float *x, uint8_t *out) {
     memcpy(out, x, 4);
 }
 static void encode_f16(const float *x, uint8_t *out) {
-    put_f16(out, *x);
+    crumb_put_f16(out, *x);
 }
 static void encode_bf16(const float *x, uint8_t *out) {
     const uint16_t half = crumb_f32_to_bf16(*x);
@@ -42,11 +42,11 @@ static void encode_bf16(const float *x, uint8_t *out) {
 
 static void encode_q8_0(const float *x, uint8_t *out) {
     const float d = largest_magnitude(x, 32) / 127, id = inverse(d);
-    put_f16(out, d);
+    crumb_put_f16(out, d);
     for (int i = 0; i < 32; i++) out[2 + i] = (uint8_t)(int8_t)roundf(x[i] * id);
 }
 
-static void put_nibbles(const uint8_t codes[32], uint8_t *out) {
+void crumb_put_nibbles(const uint8_t codes[32], uint8_t *out) {
     for (int i = 0; i < 16; i++) out[i] = (uint8_t)(codes[i] | codes[16 + i] << 4);
 }
 
@@ -57,12 +57,12 @@ static void encode_q4_0(const float *x, uint8_t *out) {
     for (int i = 0; i < 32; i++)
         if (fabsf(x[i]) > fabsf(extreme)) extreme = x[i];
     const float d = extreme / -8, id = inverse(d);
-    put_f16(out, d);
+    crumb_put_f16(out, d);
     for (int i = 0; i < 32; i++) {
         const float scaled = x[i] * id; /* a variable of its own: rounded before 8.5 is added */
         codes[i] = (uint8_t)clamp((int)(scaled + 8.5f), 0, 15);
     }
-    put_nibbles(codes, out + 2);
+    crumb_put_nibbles(codes, out + 2);
 }
 
 static void encode_q4_1(const float *x, uint8_t *out) {
@@ -73,13 +73,13 @@ static void encode_q4_1(const float *x, uint8_t *out) {
         high = x[i] > high ? x[i] : high;
     }
     const float d = (high - low) / 15, id = inverse(d);
-    put_f16(out, d);
-    put_f16(out + 2, low);
+    crumb_put_f16(out, d);
+    crumb_put_f16(out + 2, low);
     for (int i = 0; i < 32; i++) {
         const float scaled = (x[i] - low) * id; /* likewise */
         codes[i] = (uint8_t)clamp((int)(scaled + 0.5f), 0, 15);
     }
-    put_nibbles(codes, out + 4);
+    crumb_put_nibbles(codes, out + 4);
 }
 
 /* The largest weight's exponent less FP4's largest one, 2; codes by distance, the first of equals. */
@@ -96,7 +96,7 @@ static void encode_mxfp4(const float *x, uint8_t *out) {
         }
     }
     out[0] = (uint8_t)exponent;
-    put_nibbles(codes, out + 1);
+    crumb_put_nibbles(codes, out + 1);
 }
 
 /* ---- ternary: the block's largest magnitude is 1, what is nearer to 0 than to it is 0 ---- */
@@ -106,18 +106,20 @@ static void ternary_codes(const float *x, int n, float d, uint8_t *codes) {
     for (int i = 0; i < n; i++) codes[i] = (uint8_t)(clamp((int)roundf(x[i] * id), -1, 1) + 1);
 }
 
-static void put_bit_pairs(const uint8_t *codes, uint8_t *out) {
+void crumb_put_bit_pairs(const uint8_t codes[128], uint8_t *out) {
     for (int m = 0; m < 32; m++)
         out[m] = (uint8_t)(codes[m] | codes[32 + m] << 2 | codes[64 + m] << 4 | codes[96 + m] << 6);
 }
 
-static void encode_tq2_0(const float *x, uint8_t *out) {
+static void encode_tq2_0_with(const float *x, float d, uint8_t *out) {
     uint8_t codes[256];
-    const float d = largest_magnitude(x, 256);
     ternary_codes(x, 256, d, codes);
-    put_bit_pairs(codes, out);
-    put_bit_pairs(codes + 128, out + 32);
-    put_f16(out + 64, d);
+    crumb_put_bit_pairs(codes, out);
+    crumb_put_bit_pairs(codes + 128, out + 32);
+    crumb_put_f16(out + 64, d);
+}
+static void encode_tq2_0(const float *x, uint8_t *out) {
+    encode_tq2_0_with(x, largest_magnitude(x, 256), out);
 }
 
 /* n_bytes bytes of n_trits trits each, trit t of byte i being code t * n_bytes + i, as fractions of 3^5, rounded up. */
@@ -129,14 +131,16 @@ static void put_trits(const uint8_t *codes, int n_bytes, int n_trits, uint8_t *o
     }
 }
 
-static void encode_tq1_0(const float *x, uint8_t *out) {
+static void encode_tq1_0_with(const float *x, float d, uint8_t *out) {
     uint8_t codes[256];
-    const float d = largest_magnitude(x, 256);
     ternary_codes(x, 256, d, codes);
     put_trits(codes, 32, 5, out);
     put_trits(codes + 160, 16, 5, out + 32);
     put_trits(codes + 240, 4, 4, out + 48);
-    put_f16(out + 52, d);
+    crumb_put_f16(out + 52, d);
+}
+static void encode_tq1_0(const float *x, uint8_t *out) {
+    encode_tq1_0_with(x, largest_magnitude(x, 256), out);
 }
 
 static void encode_i2_s(const float *x, float scale, uint8_t *out) {
@@ -182,7 +186,7 @@ static void encode_q1_0(const float *x, uint8_t *out) {
         sum += fabsf(x[i]);
         out[2 + i / 8] |= (uint8_t)((x[i] >= 0) << i % 8);
     }
-    put_f16(out, sum / 128);
+    crumb_put_f16(out, sum / 128);
 }
 
 /* As llama-quantize: the largest magnitude is 1, so that code 3, twice that, is not used. */
@@ -190,7 +194,7 @@ static void encode_q2_0(const float *x, uint8_t *out) {
     uint8_t codes[64];
     const float d = largest_magnitude(x, 64);
     ternary_codes(x, 64, d, codes);
-    put_f16(out, d);
+    crumb_put_f16(out, d);
     for (int i = 0; i < 16; i++)
         out[2 + i] = (uint8_t)(codes[4 * i] | codes[4 * i + 1] << 2 | codes[4 * i + 2] << 4 | codes[4 * i + 3] << 6);
 }
@@ -213,9 +217,9 @@ bool crumb_type_recode_block(crumb_type from, const uint8_t *block, crumb_type t
         if (code < 0 || code > target->max_code) return false;
         to_codes[i] = (uint8_t)code;
     }
-    put_f16(out, s.wide_scale);
+    crumb_put_f16(out, s.wide_scale);
     if (to == CRUMB_TYPE_Q4_0)
-        put_nibbles(to_codes, out + 2);
+        crumb_put_nibbles(to_codes, out + 2);
     else
         for (int i = 0; i < 32; i++) out[2 + i] = to_codes[i] ^ 0x80;
     return true;
@@ -223,23 +227,51 @@ bool crumb_type_recode_block(crumb_type from, const uint8_t *block, crumb_type t
 
 /* ---- all of them ---- */
 
-static void (*const encode_block[CRUMB_TYPE_COUNT])(const float *x, uint8_t *out) = {
-    [CRUMB_TYPE_F32] = encode_f32,       [CRUMB_TYPE_F16] = encode_f16,     [CRUMB_TYPE_BF16] = encode_bf16,
-    [CRUMB_TYPE_Q8_0] = encode_q8_0,     [CRUMB_TYPE_Q4_0] = encode_q4_0,   [CRUMB_TYPE_Q4_1] = encode_q4_1,
-    [CRUMB_TYPE_MXFP4] = encode_mxfp4,   [CRUMB_TYPE_TQ1_0] = encode_tq1_0, [CRUMB_TYPE_TQ2_0] = encode_tq2_0,
-    [CRUMB_TYPE_Q2_0_G64] = encode_q2_0, [CRUMB_TYPE_Q1_0] = encode_q1_0,
+typedef void encode_block_fn(const float *x, uint8_t *out);
+typedef void encode_block_with_fn(const float *x, float tensor_scale, uint8_t *out);
+
+static encode_block_fn *const encode_block[][CRUMB_TYPE_COUNT] = {
+    [CRUMB_ENCODE_RTN] =
+        {
+            [CRUMB_TYPE_F32] = encode_f32,
+            [CRUMB_TYPE_F16] = encode_f16,
+            [CRUMB_TYPE_BF16] = encode_bf16,
+            [CRUMB_TYPE_Q8_0] = encode_q8_0,
+            [CRUMB_TYPE_Q4_0] = encode_q4_0,
+            [CRUMB_TYPE_Q4_1] = encode_q4_1,
+            [CRUMB_TYPE_MXFP4] = encode_mxfp4,
+            [CRUMB_TYPE_TQ1_0] = encode_tq1_0,
+            [CRUMB_TYPE_TQ2_0] = encode_tq2_0,
+            [CRUMB_TYPE_Q2_0_G64] = encode_q2_0,
+            [CRUMB_TYPE_Q1_0] = encode_q1_0,
+        },
+    [CRUMB_ENCODE_SEQ] = {[CRUMB_TYPE_Q4_0] = crumb_encode_seq_q4_0, [CRUMB_TYPE_Q2_K] = crumb_encode_seq_q2_k},
+    [CRUMB_ENCODE_ABSMEAN] = {0},
 };
 
-bool crumb_type_can_encode(crumb_type type) {
-    return encode_block[type] || type == CRUMB_TYPE_I2_S;
+static encode_block_with_fn *const encode_block_with[][CRUMB_TYPE_COUNT] = {
+    [CRUMB_ENCODE_RTN] = {[CRUMB_TYPE_I2_S] = encode_i2_s},
+    [CRUMB_ENCODE_SEQ] = {0},
+    [CRUMB_ENCODE_ABSMEAN] = {[CRUMB_TYPE_I2_S] = encode_i2_s,
+                              [CRUMB_TYPE_TQ1_0] = encode_tq1_0_with,
+                              [CRUMB_TYPE_TQ2_0] = encode_tq2_0_with},
+};
+
+bool crumb_type_can_encode(crumb_type type, crumb_encode_method method) {
+    return encode_block[method][type] || encode_block_with[method][type];
 }
 
-void crumb_type_encode_row(crumb_type type, const float *row, uint64_t k, float tensor_scale, uint8_t *out) {
+bool crumb_type_needs_tensor_scale(crumb_type type, crumb_encode_method method) {
+    return encode_block_with[method][type];
+}
+
+void crumb_type_encode_row(crumb_type type, crumb_encode_method method, const float *row, uint64_t k,
+                           float tensor_scale, uint8_t *out) {
     const crumb_type_info *info = crumb_type_get_info(type);
     for (uint64_t i = 0; i < k; i += info->block, out += info->block_bytes) {
-        if (type == CRUMB_TYPE_I2_S)
-            encode_i2_s(row + i, tensor_scale, out);
+        if (encode_block_with[method][type])
+            encode_block_with[method][type](row + i, tensor_scale, out);
         else
-            encode_block[type](row + i, out);
+            encode_block[method][type](row + i, out);
     }
 }

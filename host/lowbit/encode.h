@@ -1,22 +1,36 @@
-/* Encoding floats in the types of files, by rounding to the nearest code: byte for byte as the `gguf` package does
- * (Q8_0, Q4_0, Q4_1, TQ1_0, TQ2_0, MXFP4, F16, BF16) and llama-quantize --pure (these and Q1_0, Q2_0). I2_S is nobody's
- * there: BitNet's rule. */
+/* Encoding floats in the types of files. */
 #ifndef CRUMB_LOWBIT_ENCODE_H
 #define CRUMB_LOWBIT_ENCODE_H
 
 #include "host/lowbit/types.h"
 
-/* Whether crumb_type_encode_row can write a type. */
-bool crumb_type_can_encode(crumb_type type);
+typedef enum crumb_encode_method {
+    /* To the nearest code: byte for byte as the `gguf` package does (Q8_0, Q4_0, Q4_1, TQ1_0, TQ2_0, MXFP4, F16, BF16)
+     * and llama-quantize --pure (these and Q1_0, Q2_0). I2_S is nobody's there: as ABSMEAN. */
+    CRUMB_ENCODE_RTN,
+    /* To ParetoQ's four stretched levels, -3, -1, 1 and 3 times a unit, the one with the least squared error: Q4_0 (a
+     * unit per 32 weights), Q2_K (a multiple, 0 to 5, of a unit per 256 for each 16). Weights that lie on such levels
+     * with an f16 as unit stay exact. */
+    CRUMB_ENCODE_SEQ,
+    /* Ternary as BitNet b1.58 trains: one scale per tensor (crumb_ternary_scale): I2_S, TQ1_0, TQ2_0. */
+    CRUMB_ENCODE_ABSMEAN,
+} crumb_encode_method;
 
-/* One row of k weights, whole blocks of them, to crumb_type_row_bytes bytes. tensor_scale: I2_S's, else ignored. */
-void crumb_type_encode_row(crumb_type type, const float *row, uint64_t k, float tensor_scale, uint8_t *out);
+/* Whether crumb_type_encode_row can write a type by a method. */
+bool crumb_type_can_encode(crumb_type type, crumb_encode_method method);
+/* Whether it needs the scale of the whole tensor for that. */
+bool crumb_type_needs_tensor_scale(crumb_type type, crumb_encode_method method);
+
+/* One row of k weights, whole blocks of them, to crumb_type_row_bytes bytes. tensor_scale is ignored where it is not
+ * needed. */
+void crumb_type_encode_row(crumb_type type, crumb_encode_method method, const float *row, uint64_t k,
+                           float tensor_scale, uint8_t *out);
 
 /* A block of 32 weights of INT2, INT3, INT4 or INT8 as one of Q4_0 or Q8_0, where that holds it exactly: its scale is
  * an f16, and code - zero fits. Else false, and nothing is written. */
 bool crumb_type_recode_block(crumb_type from, const uint8_t *block, crumb_type to, uint8_t *out);
 
-/* What I2_S's scale depends on, added up over all rows of a tensor (start with zeros). */
+/* What a ternary tensor's scale depends on, added up over all rows of a tensor (start with zeros). */
 typedef struct crumb_ternary_sums {
     double abs;    /* sum of magnitudes */
     uint64_t n;    /* weights */

@@ -1,11 +1,11 @@
 #include "host/model/rewrite.h"
 
+#include "host/base/cache.h"
 #include "host/base/checked.h"
 #include "host/base/file.h"
 #include "host/base/memory.h"
 #include "host/base/thread.h"
 #include "host/container/gguf_build.h"
-#include "host/lowbit/encode.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -17,11 +17,12 @@ typedef struct job {
     const crumb_rewrite *r;
     const crumb_gguf_tensor *t;
     crumb_type to;
+    crumb_encode_method method;
     const uint8_t *in;
     uint8_t *out;
     uint64_t n_rows, rows_per_item;
     float scale;              /* of an I2_S tensor that is read */
-    float new_scale;          /* of one that is written */
+    float new_scale;          /* of one that is written with one scale */
     crumb_ternary_sums *sums; /* [items] */
     const void *caller;
     atomic_uint_fast64_t n_done; /* items */
@@ -80,7 +81,7 @@ static crumb_status check_range(const job *j, uint64_t row, const float *values,
 static void keep_codes(const job *j, uint64_t row, uint8_t *out) {
     const crumb_type_info *from = crumb_type_get_info(j->t->type), *to = crumb_type_get_info(j->to);
     const uint8_t *in = j->in + row * crumb_type_row_bytes(j->t->type, j->t->dims[0]);
-    if (from->scale_kind != CRUMB_SCALE_F32 || to->block != from->block) return;
+    if (from->scale_kind != CRUMB_SCALE_F32 || to->block != from->block || j->method != CRUMB_ENCODE_RTN) return;
     for (uint64_t k = 0; k < j->t->dims[0]; k += from->block, in += from->block_bytes, out += to->block_bytes)
         crumb_type_recode_block(j->t->type, in, j->to, out);
 }
@@ -92,7 +93,7 @@ static crumb_status encode_guarded(void *ctx, crumb_error *err) {
     for (uint64_t i = r->begin; i < r->end; i++) {
         CRUMB_TRY(read_row(j, i, r->row, err));
         CRUMB_TRY(check_range(j, i, r->row, err));
-        crumb_type_encode_row(j->to, r->row, k, j->new_scale, j->out + i * row_bytes);
+        crumb_type_encode_row(j->to, j->method, r->row, k, j->new_scale, j->out + i * row_bytes);
         keep_codes(j, i, j->out + i * row_bytes);
     }
     return CRUMB_OK;
@@ -156,10 +157,9 @@ static crumb_status encode_all(job *j, crumb_error *err) {
     j->n_items = crumb_div_up(j->n_rows, j->rows_per_item);
     if (j->t->type == CRUMB_TYPE_I2_S)
         CRUMB_TRY(crumb_file_guard(crumb_gguf_path(j->r->from), load_scale_guarded, j, err));
-    if (j->to == CRUMB_TYPE_I2_S) {
-        CRUMB_TRY(find_ternary_scale(j, err));
+    if (crumb_type_needs_tensor_scale(j->to, j->method)) CRUMB_TRY(find_ternary_scale(j, err));
+    if (j->to == CRUMB_TYPE_I2_S)
         memcpy(j->out + j->n_rows * crumb_type_row_bytes(j->to, k), &j->new_scale, sizeof j->new_scale);
-    }
     return crumb_parallel_for(j->r->n_threads, j->n_items, encode_item, j, err);
 }
 
@@ -231,6 +231,10 @@ static double weights_of(const crumb_gguf_tensor *t) {
     return (double)t->dims[0] * (double)rows_of(t);
 }
 
+static crumb_encode_method method_of(const crumb_rewrite *r, size_t index) {
+    return r->methods ? r->methods[index] : CRUMB_ENCODE_RTN;
+}
+
 static crumb_status write_tensors(const crumb_rewrite *r, crumb_file_writer *w, crumb_error *err) {
     const size_t n = crumb_gguf_n_tensors(r->from);
     double all = 0, done = 0;
@@ -240,6 +244,7 @@ static crumb_status write_tensors(const crumb_rewrite *r, crumb_file_writer *w, 
         job j = {.r = r,
                  .t = t,
                  .to = r->types[i],
+                 .method = method_of(r, i),
                  .n_rows = rows_of(t),
                  .caller = &thread_marker,
                  .done_before = done / all,
@@ -267,8 +272,8 @@ static crumb_status list_tensor(const crumb_rewrite *r, size_t index, crumb_gguf
     uint64_t n_bytes;
     if (!t->supported) return crumb_gguf_require_tensor(r->from, t->name, &t, err);
     crumb_status status = crumb_type_gguf_id(to, &id, err);
-    if (status == CRUMB_OK && to != t->type && !crumb_type_can_encode(to))
-        status = crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "crumb does not write %s", crumb_type_get_info(to)->name);
+    if (status == CRUMB_OK && to != t->type && !crumb_type_can_encode(to, method_of(r, index)))
+        status = crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "crumb does not write %s so", crumb_type_get_info(to)->name);
     if (status == CRUMB_OK) status = crumb_type_tensor_bytes(to, rows_of(t), t->dims[0], &n_bytes, err);
     if (status != CRUMB_OK) return crumb_fail_prefix(err, status, "tensor '%s'", t->name);
     crumb_gguf_build_tensor(header, t->name, t->n_dims, t->dims, id, n_bytes);
@@ -283,6 +288,12 @@ static crumb_status make_header(const crumb_rewrite *r, crumb_gguf_builder *head
     return crumb_gguf_build_finish(header);
 }
 
+/* What was begun by other methods is not taken up. */
+static uint64_t identity_of(const crumb_rewrite *r) {
+    return r->methods ? crumb_hash(r->identity, r->methods, crumb_gguf_n_tensors(r->from) * sizeof *r->methods)
+                      : r->identity;
+}
+
 crumb_status crumb_rewrite_run(const crumb_rewrite *r, uint64_t *n_kept, crumb_error *err) {
     crumb_gguf_builder header;
     crumb_file_writer *w = NULL;
@@ -291,7 +302,7 @@ crumb_status crumb_rewrite_run(const crumb_rewrite *r, uint64_t *n_kept, crumb_e
     crumb_status status = make_header(r, &header, err);
     if (status != CRUMB_OK) crumb_fail_prefix(err, status, "%s", crumb_gguf_path(r->from));
     const crumb_file_plan plan = crumb_gguf_build_plan(&header);
-    if (status == CRUMB_OK) status = crumb_file_writer_open(r->path, &plan, r->identity, &w, err);
+    if (status == CRUMB_OK) status = crumb_file_writer_open(r->path, &plan, identity_of(r), &w, err);
     if (status == CRUMB_OK) {
         *n_kept = crumb_file_writer_n_done(w);
         status = write_tensors(r, w, err);

@@ -3,12 +3,14 @@
 #define CRUMB_MODEL_REWRITE_H
 
 #include "host/container/gguf.h"
+#include "host/lowbit/encode.h"
 
 typedef struct crumb_rewrite {
     const crumb_gguf *from;
-    const char *path;        /* of the new file */
-    const crumb_type *types; /* what each tensor becomes: [crumb_gguf_n_tensors(from)] */
-    uint64_t identity;       /* says which file `from` is (file_write.h) */
+    const char *path;                   /* of the new file */
+    const crumb_type *types;            /* what each tensor becomes: [crumb_gguf_n_tensors(from)] */
+    const crumb_encode_method *methods; /* and how, where that is another type; NULL: by CRUMB_ENCODE_RTN */
+    uint64_t identity;                  /* says which file `from` is (file_write.h) */
     int n_threads;
     crumb_progress_fn
         progress; /* may be NULL; called by the calling thread with the part of all weights that is done */

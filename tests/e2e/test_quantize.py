@@ -117,6 +117,32 @@ class Quantize(CommandTest):
                                              scale * (abs(value) > 0.999 * scale * ((1 << bits) - 1 - zero) or
                                                       abs(value) > 0.999 * scale * zero))
 
+    def test_methods(self):
+        for method, names in (("seq", ("Q2_K", "Q4_0")), ("absmean", ("TQ1_0", "TQ2_0", "I2_S"))):
+            for name in names:
+                self.succeeds("quantize", LLAMA, self.out, name, "--method", method)
+                types = self.types()
+                self.assertEqual((types["blk.0.ffn_up.weight"], types["token_embd.weight"]), (name, "Q8_0"))
+                self.succeeds("run", self.out, *GREEDY)
+        self.succeeds("quantize", LLAMA, self.out, "Q2_K", "--method", "seq", "--pure")
+        self.assertEqual(self.types()["token_embd.weight"], "Q2_K")
+
+    def test_what_methods_write(self):
+        """The trained levels of the embedded model stay, by its own method."""
+        self.succeeds("quantize", MODEL, self.out, "I2_S", "--method", "absmean")
+        self.assertEqual(self.succeeds("run", self.out, *GREEDY).stdout, self.succeeds("run", MODEL, *GREEDY).stdout)
+        said = self.succeeds("quantize", SMALL, self.out, "Q2_K", "--method", "seq").stderr  # rows of 64
+        self.assertIn("Q4_0 by the same method", said)
+        self.assertEqual(self.types()["blk.0.ffn_up.weight"], "Q4_0")
+
+    def test_methods_refused(self):
+        self.fails(2, "quantize", LLAMA, self.out, "Q2_K", says="--method rtn writes")
+        self.fails(2, "quantize", LLAMA, self.out, "Q8_0", "--method", "seq", says="choose one of Q4_0, Q2_K")
+        self.fails(2, "quantize", LLAMA, self.out, "Q2_0", "--method", "absmean", says="choose one of TQ1_0, TQ2_0, I2_S")
+        self.fails(2, "quantize", SMALL, self.out, "GPTQ2", "--method", "seq", says="does not write GPTQ2")
+        self.fails(2, "quantize", LLAMA, self.out, "Q4_0", "--method", "best", says="seq")
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_refusals(self):
         self.fails(2, "quantize", LLAMA, self.out, says="a type")
         self.fails(2, "quantize", LLAMA, self.out, "Q9_9", says="choose one of F32, F16")

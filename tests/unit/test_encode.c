@@ -36,44 +36,83 @@ static float *load_row(uint64_t m) {
     return row;
 }
 
+/* Every row by a method, against the bytes of the tensor `name`. */
+static void compare_rows(crumb_type type, crumb_encode_method method, float tensor_scale, const char *name) {
+    const crumb_type_info *info = crumb_type_get_info(type);
+    const crumb_safetensor *expected = crumb_safetensors_find(files, name);
+    const uint64_t k = weights->dims[1], row_bytes = crumb_type_row_bytes(type, k);
+    uint8_t got[4096];
+    assert_true(expected && expected->dims[1] == row_bytes && row_bytes <= sizeof got);
+    for (uint64_t m = 0; m < weights->dims[0]; m++) {
+        float *row = load_row(m);
+        const uint8_t *want = crumb_safetensors_data(files, expected) + m * row_bytes;
+        crumb_type_encode_row(type, method, row, k, tensor_scale, got);
+        for (uint64_t b = 0; b < row_bytes; b++)
+            if (got[b] != want[b])
+                fail_msg("%s: byte %u of block %u in row %u is %02x, not %02x", name, (unsigned)(b % info->block_bytes),
+                         (unsigned)(b / info->block_bytes), (unsigned)m, got[b], want[b]);
+        free(row);
+    }
+}
+
 static void encoders_write_what_the_gguf_package_writes(void **state) {
     (void)state;
     static const crumb_type types[] = {CRUMB_TYPE_Q8_0,  CRUMB_TYPE_Q4_0,  CRUMB_TYPE_Q4_1, CRUMB_TYPE_TQ1_0,
                                        CRUMB_TYPE_TQ2_0, CRUMB_TYPE_MXFP4, CRUMB_TYPE_BF16, CRUMB_TYPE_F16};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        const crumb_type_info *info = crumb_type_get_info(types[i]);
-        const crumb_safetensor *expected = crumb_safetensors_find(files, info->name);
-        const uint64_t k = weights->dims[1], row_bytes = crumb_type_row_bytes(types[i], k);
-        uint8_t got[4096];
-        assert_true(expected && expected->dims[1] == row_bytes && row_bytes <= sizeof got);
-        for (uint64_t m = 0; m < weights->dims[0]; m++) {
-            float *row = load_row(m);
-            const uint8_t *want = crumb_safetensors_data(files, expected) + m * row_bytes;
-            crumb_type_encode_row(types[i], row, k, 0, got);
-            for (uint64_t b = 0; b < row_bytes; b++)
-                if (got[b] != want[b])
-                    fail_msg("%s: byte %u of block %u in row %u is %02x, not %02x", info->name,
-                             (unsigned)(b % info->block_bytes), (unsigned)(b / info->block_bytes), (unsigned)m, got[b],
-                             want[b]);
-            free(row);
-        }
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        compare_rows(types[i], CRUMB_ENCODE_RTN, 0, crumb_type_get_info(types[i])->name);
+}
+
+static void methods_write_what_numpy_makes_of_their_definitions(void **state) {
+    (void)state;
+    crumb_ternary_sums sums = {0};
+    for (uint64_t m = 0; m < weights->dims[0]; m++) {
+        float *row = load_row(m);
+        crumb_ternary_sums_add(&sums, row, weights->dims[1]);
+        free(row);
     }
+    compare_rows(CRUMB_TYPE_Q4_0, CRUMB_ENCODE_SEQ, 0, "seq.Q4_0");
+    compare_rows(CRUMB_TYPE_Q2_K, CRUMB_ENCODE_SEQ, 0, "seq.Q2_K");
+    compare_rows(CRUMB_TYPE_TQ1_0, CRUMB_ENCODE_ABSMEAN, crumb_ternary_scale(&sums), "absmean.TQ1_0");
+    compare_rows(CRUMB_TYPE_TQ2_0, CRUMB_ENCODE_ABSMEAN, crumb_ternary_scale(&sums), "absmean.TQ2_0");
 }
 
 /* Squared error of a row in a type, and of the row itself. */
-static double error_of(crumb_type type, const float *row, uint64_t k, float scale, double *power) {
+static double error_by(crumb_encode_method method, crumb_type type, const float *row, uint64_t k, float scale,
+                       double *power) {
     uint8_t bytes[4096];
     float back[1024];
     double error = 0;
     *power = 0;
     assert_true(k <= 1024 && crumb_type_row_bytes(type, k) <= sizeof bytes);
-    crumb_type_encode_row(type, row, k, scale, bytes);
+    crumb_type_encode_row(type, method, row, k, scale, bytes);
     crumb_type_row_to_f32(type, bytes, k, scale, back);
     for (uint64_t i = 0; i < k; i++) {
         error += ((double)back[i] - (double)row[i]) * ((double)back[i] - (double)row[i]);
         *power += (double)row[i] * (double)row[i];
     }
     return error;
+}
+
+static double error_of(crumb_type type, const float *row, uint64_t k, float scale, double *power) {
+    return error_by(CRUMB_ENCODE_RTN, type, row, k, scale, power);
+}
+
+/* Four levels in steps of one size leave 0.119 of a normal distribution's power where the step fits; groups do better.
+ */
+static void stretched_levels_lose_what_they_must(void **state) {
+    (void)state;
+    double fine = 0, wide = 0, all = 0;
+    for (uint64_t m = 0; m < 24; m++) {
+        double power;
+        float *row = load_row(m);
+        fine += error_by(CRUMB_ENCODE_SEQ, CRUMB_TYPE_Q4_0, row, weights->dims[1], 0, &power);
+        wide += error_by(CRUMB_ENCODE_SEQ, CRUMB_TYPE_Q2_K, row, weights->dims[1], 0, &power);
+        all += power;
+        free(row);
+    }
+    assert_true(fine / all > 0.08 && fine / all < 0.119);
+    assert_true(wide / all > 0.08 && wide / all < 0.119);
 }
 
 /* What a normal distribution loses to one bit: signs with the mean magnitude leave 1 - 2/pi of its power (0.363). */
@@ -101,9 +140,18 @@ static void values_of_a_type_come_back(void **state) {
     assert_true(error_of(CRUMB_TYPE_Q1_0, row, K, 0, &power) == 0);
     for (int i = 0; i < K; i++) row[i] = (float)(i * 5 % 3 - 1) * 0.3f;
     assert_true(error_of(CRUMB_TYPE_I2_S, row, K, 0.3f, &power) == 0);
+    for (int i = 0; i < K; i++) row[i] = (float)(2 * (i * 7 % 4) - 3) * 0.0173797607421875f; /* an f16 */
+    assert_true(error_by(CRUMB_ENCODE_SEQ, CRUMB_TYPE_Q2_K, row, K, 0, &power) == 0);
+    assert_true(error_by(CRUMB_ENCODE_SEQ, CRUMB_TYPE_Q4_0, row, K, 0, &power) == 0);
+    for (int i = 0; i < K; i++) row[i] = (i / 40 % 2 ? 3 : 1) * (i % 3 ? 0.5f : -0.5f); /* groups of one level */
+    assert_true(error_by(CRUMB_ENCODE_SEQ, CRUMB_TYPE_Q2_K, row, K, 0, &power) == 0);
+    for (int i = 0; i < K; i++) row[i] = (float)(i * 5 % 3 - 1) * 0.375f;
+    assert_true(error_by(CRUMB_ENCODE_ABSMEAN, CRUMB_TYPE_TQ1_0, row, K, 0.375f, &power) == 0);
+    assert_true(error_by(CRUMB_ENCODE_ABSMEAN, CRUMB_TYPE_TQ2_0, row, K, 0.375f, &power) == 0);
     memset(row, 0, sizeof row);
     for (int t = 0; t < CRUMB_TYPE_GGUF_COUNT; t++)
-        if (crumb_type_can_encode((crumb_type)t)) assert_true(error_of((crumb_type)t, row, K, 0, &power) == 0);
+        if (crumb_type_can_encode((crumb_type)t, CRUMB_ENCODE_RTN))
+            assert_true(error_of((crumb_type)t, row, K, 0, &power) == 0);
 }
 
 static float ternary_scale(const float *row, uint64_t k, uint64_t pieces) {
@@ -176,6 +224,8 @@ static void blocks_are_recoded_where_nothing_is_lost(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encoders_write_what_the_gguf_package_writes),
+        cmocka_unit_test(methods_write_what_numpy_makes_of_their_definitions),
+        cmocka_unit_test(stretched_levels_lose_what_they_must),
         cmocka_unit_test(one_bit_loses_what_it_must),
         cmocka_unit_test(values_of_a_type_come_back),
         cmocka_unit_test(blocks_are_recoded_where_nothing_is_lost),

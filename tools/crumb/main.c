@@ -77,7 +77,8 @@ const cli_subcommand cli_subcommands[] = {
      cli_convert},
     {"quantize", CLI_QUANTIZE, "IN OUT TYPE [options]", "write a model with weights of fewer bits",
      "Writes a model's weights in another type, each rounded to the nearest code: F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
-     "MXFP4, Q2_0, TQ2_0, TQ1_0, I2_S, Q1_0. The model may be a GGUF file of any type that crumb runs, or a folder as "
+     "MXFP4, Q2_0, TQ2_0, TQ1_0, I2_S, Q1_0; or to fewer levels by --method: seq writes Q2_K and Q4_0, absmean TQ1_0, "
+     "TQ2_0 and I2_S. The model may be a GGUF file of any type that crumb runs, or a folder as "
      "transformers writes it. GPTQ4, GPTQ3 and GPTQ2 "
      "make of such a folder another one, OUT, with weights packed as GPTQ packs them. Norms and biases stay as they "
      "are. Types of 1 to 2 bits are for models trained so; "

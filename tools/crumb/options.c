@@ -265,6 +265,10 @@ const cli_option cli_option_table[] = {
     /* ---- quantize ---- */
     {"--pure", CLI_ON, AT(pure), .commands = CLI_QUANTIZE,
      .help = "the type for the embedding and the output matrix as well, which otherwise have at least 8 bits"},
+    {"--method", CLI_CHOICE, "rtn|seq|absmean", AT(quantize_method), "rtn", .commands = CLI_QUANTIZE,
+     .help = "how weights are rounded: to the nearest code; to ParetoQ's four stretched levels (Q2_K, Q4_0), with the "
+             "scale of the least squared error; or to three levels with one scale per tensor, the mean magnitude, as "
+             "BitNet b1.58 does (TQ1_0, TQ2_0, I2_S)"},
     {"--group-size", CLI_INT, "N", AT(group_size), "128", RANGE(-1, 65536), CLI_QUANTIZE,
      .help = "GPTQ2, GPTQ3, GPTQ4: weights that share a scale and a zero point: 16, 32, 64, 128 ...; -1: a row"},
     {"--token-embedding-type", CLI_TEXT, "TYPE", AT(embedding_type), .commands = CLI_QUANTIZE,

@@ -86,7 +86,7 @@ typedef struct cli_options {
     /* quantize */
     bool pure;
     int64_t group_size;
-    const char *embedding_type, *output_type;
+    const char *quantize_method, *embedding_type, *output_type;
     /* help */
     bool man;
     const char *completion;

@@ -20,6 +20,7 @@ crumb_status rewriting_open(rewriting *r, const char *out, crumb_error *err) {
     CRUMB_TRY(crumb_checkpoint_open_any(r->options->model, &r->from, err));
     const size_t n = crumb_gguf_n_tensors(r->from);
     CRUMB_TRY(crumb_calloc(n, sizeof *r->types, "the list of tensors", (void **)&r->types, err));
+    CRUMB_TRY(crumb_calloc(n, sizeof *r->methods, "the list of tensors", (void **)&r->methods, err));
     for (size_t i = 0; i < n; i++)
         CRUMB_TRY(crumb_rewrite_same_type(r->from, crumb_gguf_tensor_at(r->from, i), &r->types[i], err));
     return CRUMB_OK;
@@ -28,6 +29,7 @@ crumb_status rewriting_open(rewriting *r, const char *out, crumb_error *err) {
 void rewriting_close(rewriting *r) {
     crumb_gguf_close(r->from);
     free(r->types);
+    free(r->methods);
 }
 
 static uint64_t add_stamp(uint64_t hash, const char *name, uint64_t size, int64_t modified_ns) {
@@ -80,6 +82,7 @@ crumb_status rewriting_run(rewriting *r, crumb_error *err) {
     const crumb_rewrite rewrite = {.from = r->from,
                                    .path = r->out,
                                    .types = r->types,
+                                   .methods = r->methods,
                                    .identity = rewriting_identity(r->options->model),
                                    .n_threads = rewriting_threads(r->options),
                                    .progress = cli_progress,

@@ -4,6 +4,7 @@
 
 #include "host/base/error.h"
 #include "host/container/gguf.h"
+#include "host/lowbit/encode.h"
 #include "tools/crumb/cli.h"
 
 typedef struct rewriting {
@@ -11,7 +12,8 @@ typedef struct rewriting {
     const char *verb; /* "converting" */
     const char *out;
     crumb_gguf *from;
-    crumb_type *types; /* [crumb_gguf_n_tensors(from)] what each tensor becomes; at first what it is */
+    crumb_type *types;            /* [crumb_gguf_n_tensors(from)] what each tensor becomes; at first what it is */
+    crumb_encode_method *methods; /* and how; at first CRUMB_ENCODE_RTN */
 } rewriting;
 
 /* Opens options->model, which must be given, to be written as `out`. */
