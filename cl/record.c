@@ -240,6 +240,7 @@ static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *
     case CRUMB_OP_SELECT: r->after_select = true; return crumb_cl_record_select(r, op, err);
     case CRUMB_OP_TOP: return crumb_cl_record_top(r, op, err);
     case CRUMB_OP_PLACE: return crumb_cl_record_place(r, op, err);
+    case CRUMB_OP_GATHER: return crumb_cl_record_gather(r, op, err);
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT: return crumb_cl_meetings_add(&r->p->meetings, r->p->n_launches, op, err);
     }

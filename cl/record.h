@@ -65,6 +65,7 @@ crumb_status crumb_cl_record_embed(crumb_cl_recorder *r, const crumb_op *op, cru
 crumb_status crumb_cl_record_norm(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 crumb_status crumb_cl_record_gated(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 crumb_status crumb_cl_record_select(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
+crumb_status crumb_cl_record_gather(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 crumb_status crumb_cl_record_place(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 crumb_status crumb_cl_record_top(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 /* Bytes of keys that one row's launches hand on, in each of two places that take turns. */

@@ -77,6 +77,18 @@ crumb_status crumb_cl_record_place(crumb_cl_recorder *r, const crumb_op *op, cru
     return crumb_cl_launch_end(&b, crumb_div_up(width, WG), WG, 1, 1);
 }
 
+crumb_status crumb_cl_record_gather(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
+    const uint32_t width = r->desc->values[op->gather.x].width;
+    crumb_cl_builder b;
+    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_GATHER), "-D WG=128", &b, err));
+    crumb_cl_arg_u32(&b, r->after_select);
+    crumb_cl_arg_u32(&b, width);
+    crumb_cl_arg_weights(&b, op->gather.from, width * sizeof *op->gather.from);
+    crumb_cl_arg_value(&b, op->gather.x);
+    crumb_cl_arg_value(&b, op->gather.out);
+    return crumb_cl_launch_end(&b, crumb_div_up(width, WG), WG, 1, 1);
+}
+
 /* ---- top ----------------------------------------------------------------------------------------------------- */
 
 enum { TOP_CHUNK = 2048 };

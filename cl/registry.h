@@ -36,6 +36,7 @@ typedef enum crumb_cl_op {
     CRUMB_CL_SELECT,
     CRUMB_CL_TOP,
     CRUMB_CL_PLACE,
+    CRUMB_CL_GATHER,
 } crumb_cl_op;
 
 /* The texts of linear layers with weights in tiles: they are called alike and differ in what fits them. */

@@ -42,7 +42,8 @@ static const struct op {
            [CRUMB_CL_GATED] = {"gated", CRUMB_OP_GATED},
            [CRUMB_CL_SELECT] = {"select", CRUMB_OP_SELECT},
            [CRUMB_CL_TOP] = {"top", CRUMB_OP_TOP},
-           [CRUMB_CL_PLACE] = {"place", CRUMB_OP_PLACE}};
+           [CRUMB_CL_PLACE] = {"place", CRUMB_OP_PLACE},
+           [CRUMB_CL_GATHER] = {"gather", CRUMB_OP_GATHER}};
 
 static const char *op_name(const crumb_cl_kernel *row) {
     const char *name = ops[row->op].name;

@@ -171,6 +171,7 @@ static crumb_status add_op(crumb_recorder *r, size_t *index, crumb_error *err) {
         return CRUMB_OK;
     case CRUMB_OP_TOP: add_simple_step(r, op, &crumb_step_top); return CRUMB_OK;
     case CRUMB_OP_PLACE: add_simple_step(r, op, &crumb_step_place); return CRUMB_OK;
+    case CRUMB_OP_GATHER: add_simple_step(r, op, &crumb_step_gather); return CRUMB_OK;
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT:
         add_simple_step(r, op, op->kind == CRUMB_OP_SIGNAL ? &crumb_step_signal : &crumb_step_wait);

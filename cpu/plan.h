@@ -95,7 +95,7 @@ struct crumb_step {
     uint16_t layer;
     bool on_outputs; /* runs on the rows that SELECT kept */
     union {
-        crumb_op op; /* EMBED, RMS_NORM, GATED, SELECT, TOP, PLACE, SIGNAL, WAIT */
+        crumb_op op; /* EMBED, RMS_NORM, GATED, SELECT, TOP, PLACE, GATHER, SIGNAL, WAIT */
         struct {
             uint32_t n_parts, n_inputs, k;
             crumb_value x, add;
@@ -194,7 +194,7 @@ struct crumb_plan {
 
 /* Steps, by file: step_row.c, step_linear.c, step_attention.c. */
 extern const crumb_step_kind crumb_step_embed, crumb_step_rms_norm, crumb_step_gated, crumb_step_select, crumb_step_top,
-    crumb_step_place, crumb_step_signal, crumb_step_wait, crumb_step_rope_table;
+    crumb_step_place, crumb_step_gather, crumb_step_signal, crumb_step_wait, crumb_step_rope_table;
 extern const crumb_step_kind crumb_step_prepare, crumb_step_linear;
 extern const crumb_step_kind crumb_step_rotate, crumb_step_attention;
 

@@ -1,4 +1,4 @@
-/* Steps that work row by row: embedding, norms, gated activation, select, top, place, rope tables; and the
+/* Steps that work row by row: embedding, norms, gated activation, select, top, place, gather, rope tables; and the
  * rendezvous. */
 #include "cpu/plan.h"
 
@@ -155,6 +155,31 @@ static void place(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walke
 }
 
 const crumb_step_kind crumb_step_place = {place_items, place};
+
+/* ---- gather ------------------------------------------------------------------------------------------------ */
+
+static uint64_t gather_values(const crumb_plan *p, const crumb_step *s) {
+    return (uint64_t)crumb_step_n(p, s) * p->values[s->op.gather.x].width;
+}
+
+static uint32_t gather_items(const crumb_plan *p, const crumb_step *s) {
+    return crumb_even_items(p, gather_values(p, s), 4096);
+}
+
+static void gather(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
+    (void)walker;
+    const uint64_t width = p->values[s->op.gather.x].width, n_values = gather_values(p, s);
+    const uint32_t *from = s->op.gather.from, n_items = gather_items(p, s);
+    const uint64_t end = crumb_even_begin(n_values, item + 1, n_items);
+    for (uint64_t i = crumb_even_begin(n_values, item, n_items); i < end;) {
+        const uint64_t row = i / width * width, row_end = row + width < end ? row + width : end;
+        const float *x = crumb_plan_floats(p, s->op.gather.x) + row;
+        float *out = crumb_plan_floats(p, s->op.gather.out);
+        for (; i < row_end; i++) out[i] = x[from[i - row]];
+    }
+}
+
+const crumb_step_kind crumb_step_gather = {gather_items, gather};
 
 /* ---- rendezvous -------------------------------------------------------------------------------------------- */
 

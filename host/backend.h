@@ -46,6 +46,7 @@ typedef enum crumb_op_kind {
     CRUMB_OP_TOP,    /* out = the k largest values of each row of x, falling, then the bits of their indices (uint32);
                       * the first of equal ones; NaN is not among them: -infinity and 2^32 - 1 fill up */
     CRUMB_OP_PLACE,  /* columns [column, column + width of x) of out = x */
+    CRUMB_OP_GATHER, /* column i of out = column from[i] of x */
     CRUMB_OP_SIGNAL, /* when all before it is done: flag := this replay's number (another device's plan waits for it) */
     CRUMB_OP_WAIT,   /* nothing after it begins until the flag holds this replay's number, or a later one; after ten
                       * seconds the replay fails with DEVICE */
@@ -127,6 +128,10 @@ typedef struct crumb_op {
             crumb_value x, out; /* not the same */
             uint32_t column;
         } place;
+        struct {
+            crumb_value x, out;   /* not the same; equally wide */
+            const uint32_t *from; /* [width], each less than it */
+        } gather;
         struct {
             uint32_t *flag;   /* memory of the host, accessed by threads of it with acquire/release */
             uint64_t *waited; /* WAIT: the ns that the device had nothing to do are added, by the thread that waits,
@@ -320,6 +325,6 @@ typedef struct crumb_module {
 } crumb_module;
 
 #define CRUMB_MODULE_SYMBOL "crumb_module_entry"
-enum { CRUMB_MODULE_INTERFACE = 11 };
+enum { CRUMB_MODULE_INTERFACE = 12 };
 
 #endif

@@ -71,13 +71,15 @@ typedef struct checkpoint_tensor {
         CHECKPOINT_DIVISORS, /* of RoPE's frequencies, from config.json */
         CHECKPOINT_TERNARY,  /* BitNet's bytes of four rows */
         CHECKPOINT_CODES,    /* GPTQ's and AWQ's: blocks of 32 with scale and min */
-        CHECKPOINT_HALVES,   /* the same where neighbours do not share scales (act-order): f16, as transformers makes
-                                it */
+        CHECKPOINT_HALVES,   /* the same where blocks of columns do not share scales in any order: f16, as transformers
+                                makes it */
     } kind;
     const crumb_safetensor *from;                      /* codes where it is packed */
     const crumb_safetensor *scales, *zeros, *group_of; /* of packed ones; group_of: a group for each column, or NULL */
     const struct checkpoint_packing *packing;
     uint64_t m, k;    /* rows and columns of a packed one */
+    uint32_t *order;  /* [k] of CODES with act-order: column i of the blocks is column order[i]; NULL: i. Freed with
+                       * free() */
     uint32_t n_heads; /* whose rows are interleaved; 0: rows stay where they are */
 } checkpoint_tensor;
 
@@ -93,7 +95,7 @@ crumb_status checkpoint_packing_read(const cJSON *quantization, const char *path
 bool checkpoint_is_packed(const struct checkpoint_packing *p, const char *part, crumb_dtype dtype);
 /* Whether a part belongs to packed weights that stand beside it. */
 bool checkpoint_is_beside(const struct checkpoint_packing *p, const char *part);
-/* Finds what stands beside t->from, checks all shapes and fills the rest of t, and of d type, id and dims. */
+/* Finds what stands beside t->from, checks all shapes and fills the rest of t, and of d type, id, dims and order. */
 crumb_status checkpoint_packed_plan(crumb_safetensors *files, checkpoint_tensor *t, crumb_gguf_tensor *d,
                                     crumb_error *err);
 /* Writes all its bytes. Runs inside crumb_file_guard. */

@@ -2,10 +2,12 @@
  * that hold them exactly, w = scale * (code - zero). */
 #include "host/base/file.h"
 #include "host/base/half.h"
+#include "host/base/memory.h"
 #include "host/checkpoint/internal.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { BLOCK = 32 }; /* weights of a block: as many 32-bit words as a code has bits */
@@ -158,23 +160,6 @@ static crumb_status plan_bitnet(const crumb_safetensors *files, checkpoint_tenso
     return crumb_type_gguf_id(d->type, &d->type_id, err);
 }
 
-typedef struct group_check {
-    const crumb_safetensors *files;
-    const checkpoint_tensor *t;
-    bool shared; /* every block of columns lies in one group: then it has one scale */
-} group_check;
-
-/* Runs inside crumb_file_guard. */
-static crumb_status check_groups(void *ctx, crumb_error *err) {
-    group_check *c = ctx;
-    (void)err;
-    const uint8_t *groups = c->t->group_of ? crumb_safetensors_data(c->files, c->t->group_of) : NULL;
-    c->shared = groups || !c->t->packing->group || c->t->packing->group % BLOCK == 0;
-    for (uint64_t i = 0; groups && i < c->t->k && c->shared; i++)
-        c->shared = memcmp(groups + 4 * i, groups + 4 * (i / BLOCK * BLOCK), 4) == 0;
-    return CRUMB_OK;
-}
-
 /* Shapes of both; of one column of words either 32 / bits columns (AWQ) or, as a stream of bits, 32 codes along K. */
 static crumb_status check_grouped(const crumb_safetensors *files, checkpoint_tensor *t, crumb_error *err) {
     const crumb_safetensor *from = t->from;
@@ -186,6 +171,7 @@ static crumb_status check_grouped(const crumb_safetensors *files, checkpoint_ten
     t->k = awq ? from->dims[0] : from->dims[0] * BLOCK / bits;
     t->m = awq ? from->dims[1] * 8 : from->dims[1];
     if (t->k % BLOCK != 0 || t->m % BLOCK != 0) return fail(files, from, "rows or columns are no multiple of 32", err);
+    if (t->k > UINT32_MAX) return fail(files, from, "too many columns", err);
     const uint64_t group = t->packing->group ? t->packing->group : t->k, n_groups = (t->k + group - 1) / group;
     t->scales = beside(files, t, "scales");
     t->zeros = beside(files, t, "qzeros");
@@ -201,16 +187,88 @@ static crumb_status check_grouped(const crumb_safetensors *files, checkpoint_ten
     return CRUMB_OK;
 }
 
+/* ---- columns and their groups -------------------------------------------------------------------------------- */
+
+typedef struct ordering {
+    const crumb_safetensors *files;
+    const checkpoint_tensor *t;
+    uint32_t *order; /* [k], by group; columns of one group stay in the order that they have */
+    uint32_t *begin; /* [groups + 1]: where each group's columns begin there */
+} ordering;
+
+static uint32_t load_word(const uint8_t *words, uint64_t i) {
+    uint32_t word;
+    memcpy(&word, words + 4 * i, 4);
+    return word;
+}
+
+static crumb_status group_of(const crumb_safetensors *files, const checkpoint_tensor *t, uint64_t k, uint64_t *out,
+                             crumb_error *err) {
+    *out = t->packing->group ? k / t->packing->group : 0;
+    if (t->group_of) *out = load_word(crumb_safetensors_data(files, t->group_of), k);
+    if (*out < t->scales->dims[0]) return CRUMB_OK;
+    return fail(files, t->group_of ? t->group_of : t->from, "a group that there is no scale for; the file is damaged",
+                err);
+}
+
+/* Runs inside crumb_file_guard. */
+static crumb_status sort_columns(void *ctx, crumb_error *err) {
+    const ordering *o = ctx;
+    const uint64_t n_groups = o->t->scales->dims[0];
+    uint64_t group;
+    for (uint64_t i = 0; i < o->t->k; i++) {
+        CRUMB_TRY(group_of(o->files, o->t, i, &group, err));
+        o->begin[group + 1]++;
+    }
+    for (uint64_t g = 0; g < n_groups; g++) o->begin[g + 1] += o->begin[g];
+    for (uint64_t i = 0; i < o->t->k; i++) {
+        CRUMB_TRY(group_of(o->files, o->t, i, &group, err));
+        if (o->begin[group] == o->t->k) return fail(o->files, o->t->group_of, "it changes while it is read", err);
+        o->order[o->begin[group]++] = (uint32_t)i; /* begin[g] becomes where group g ends */
+    }
+    return CRUMB_OK;
+}
+
+/* Whether a column is in its place, and every block of columns in one group. */
+static void look_at_order(const ordering *o, bool *in_place, bool *shared) {
+    *in_place = *shared = true;
+    for (uint64_t i = 0; i < o->t->k; i++) *in_place &= o->order[i] == i;
+    for (uint64_t g = 0; g < o->t->scales->dims[0]; g++) *shared &= o->begin[g] % BLOCK == 0;
+}
+
+/* Columns that share a scale may stand apart (GPTQ's act-order): sorted by their groups, blocks of them can be kept as
+ * they are, and whoever multiplies by them takes the activations in that order. */
+static crumb_status find_order(const crumb_safetensors *files, checkpoint_tensor *t, bool *shared, crumb_error *err) {
+    const uint32_t group = t->packing->group;
+    ordering o = {.files = files, .t = t};
+    bool in_place = true;
+    *shared = !group || group % BLOCK == 0;
+    if (!t->group_of) return CRUMB_OK;
+    CRUMB_TRY(crumb_calloc(t->k, sizeof *o.order, "an order of columns", (void **)&o.order, err));
+    crumb_status status =
+        crumb_calloc(t->scales->dims[0] + 1, sizeof *o.begin, "an order of columns", (void **)&o.begin, err);
+    if (status == CRUMB_OK)
+        status = crumb_file_guard(crumb_safetensors_path(files, t->group_of), sort_columns, &o, err);
+    if (status == CRUMB_OK) look_at_order(&o, &in_place, shared);
+    free(o.begin);
+    if (status == CRUMB_OK && *shared && !in_place)
+        t->order = o.order;
+    else
+        free(o.order);
+    return status;
+}
+
 static crumb_status plan_grouped(const crumb_safetensors *files, checkpoint_tensor *t, crumb_gguf_tensor *d,
                                  crumb_error *err) {
     static const crumb_type types[9] = {
         [2] = CRUMB_TYPE_INT2, [3] = CRUMB_TYPE_INT3, [4] = CRUMB_TYPE_INT4, [8] = CRUMB_TYPE_INT8};
+    bool shared;
     CRUMB_TRY(check_grouped(files, t, err));
-    group_check check = {files, t, false};
-    CRUMB_TRY(crumb_file_guard(crumb_safetensors_path(files, t->from), check_groups, &check, err));
-    t->kind = check.shared ? CHECKPOINT_CODES : CHECKPOINT_HALVES;
-    d->type = check.shared ? types[t->packing->bits] : CRUMB_TYPE_F16;
-    d->type_id = check.shared ? UINT32_MAX : 1; /* GGUF has no such types */
+    CRUMB_TRY(find_order(files, t, &shared, err));
+    t->kind = shared ? CHECKPOINT_CODES : CHECKPOINT_HALVES;
+    d->type = shared ? types[t->packing->bits] : CRUMB_TYPE_F16;
+    d->type_id = shared ? UINT32_MAX : 1; /* GGUF has no such types */
+    d->order = t->order;
     return CRUMB_OK;
 }
 
@@ -248,12 +306,6 @@ static crumb_status make_ternary(const crumb_safetensors *files, const checkpoin
 
 /* ---- GPTQ and AWQ -------------------------------------------------------------------------------------------- */
 
-static uint32_t load_word(const uint8_t *words, uint64_t i) {
-    uint32_t word;
-    memcpy(&word, words + 4 * i, 4);
-    return word;
-}
-
 /* Code i of a stream of bits whose words are `stride` apart. */
 static unsigned stream_code(const uint8_t *words, uint64_t stride, unsigned bits, uint64_t i) {
     const uint64_t at = i * bits, word = at / 32, shift = at % 32;
@@ -282,15 +334,6 @@ static unsigned zero_of(const crumb_safetensors *files, const checkpoint_tensor 
     return t->packing->zeros_less_one ? (stored + 1) & ((1u << bits) - 1) : stored;
 }
 
-static crumb_status group_of(const crumb_safetensors *files, const checkpoint_tensor *t, uint64_t k, uint64_t *out,
-                             crumb_error *err) {
-    *out = t->packing->group ? k / t->packing->group : 0;
-    if (t->group_of) *out = load_word(crumb_safetensors_data(files, t->group_of), k);
-    if (*out < t->scales->dims[0]) return CRUMB_OK;
-    return fail(files, t->group_of ? t->group_of : t->from, "a group that there is no scale for; the file is damaged",
-                err);
-}
-
 /* Scale and zero point of a row in a group. */
 static crumb_status scale_of(const crumb_safetensors *files, const checkpoint_tensor *t, uint64_t group, uint64_t row,
                              float *scale, unsigned *zero, crumb_error *err) {
@@ -317,10 +360,13 @@ static crumb_status make_block(const crumb_safetensors *files, const checkpoint_
     uint64_t group;
     unsigned zero;
     float scale;
-    CRUMB_TRY(group_of(files, t, block * BLOCK, &group, err));
+    CRUMB_TRY(group_of(files, t, t->order ? t->order[block * BLOCK] : block * BLOCK, &group, err));
     CRUMB_TRY(scale_of(files, t, group, row, &scale, &zero, err));
     const float min = scale * (float)((int)middle - (int)zero);
-    for (unsigned i = 0; i < BLOCK; i++) codes[i] = (uint8_t)code_of(files, t, row, block * BLOCK + i);
+    for (unsigned i = 0; i < BLOCK; i++) {
+        const uint64_t column = block * BLOCK + i;
+        codes[i] = (uint8_t)code_of(files, t, row, t->order ? t->order[column] : column);
+    }
     memcpy(out, &scale, 4);
     memcpy(out + 4, &min, 4);
     put_codes(codes, bits, out + 8);

@@ -138,6 +138,7 @@ static const uint8_t *view(void *user, size_t index) {
 static void close_tensors(void *user) {
     tensors *all = user;
     crumb_safetensors_close(all->files);
+    for (size_t i = 0; i < all->n; i++) free(all->list[i].order);
     free(all->list);
     free(all->described);
     free(all);
@@ -199,6 +200,7 @@ static crumb_status add_packed(tensors *all, checkpoint_tensor *t, const char *n
     CRUMB_TRY(checkpoint_packed_plan(all->files, t, &d, err));
     crumb_gguf_tensor *kept = add(all, t, d.type, d.type_id);
     kept->n_dims = 2;
+    kept->order = d.order;
     memcpy(kept->dims, d.dims, sizeof d.dims);
     return CRUMB_OK;
 }

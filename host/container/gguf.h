@@ -61,6 +61,9 @@ typedef struct crumb_gguf_tensor {
     uint32_t part;    /* which file of a split model */
     uint64_t offset;  /* of its bytes in that file, checked to lie inside */
     uint64_t n_bytes; /* 0 where not supported */
+    /* [dims[0]], each number once: what stands in column i of the rows belongs in column order[i] of the matrix. NULL:
+     * columns stand where they belong, as they do in every GGUF file. The source's (gguf_source.h). */
+    const uint32_t *order;
 } crumb_gguf_tensor;
 
 /* Opens a file, or all parts of a split one (split.count; path is the first part, and the others are found beside it by

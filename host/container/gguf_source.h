@@ -6,7 +6,8 @@
 
 typedef struct crumb_gguf_source {
     void *user;
-    const crumb_gguf_tensor *tensors; /* [n]: name, n_dims, dims, type_id and type; names live as long as the source */
+    const crumb_gguf_tensor *tensors; /* [n]: name, n_dims, dims, type_id, type, order; names and orders live as
+                                       * long as the source */
     size_t n;
     /* Where the tensor's bytes are mapped as they are; NULL: they must be made. */
     const uint8_t *(*view)(void *user, size_t index);

@@ -311,6 +311,11 @@ static void divide(maker *m, const crumb_op *from) {
         op.norm.out = make_local(m, from->norm.out);
         add_op(m, &op);
         break;
+    case CRUMB_OP_GATHER:
+        op.gather.x = read_all(m, from->gather.x, from->layer);
+        op.gather.out = make_local(m, from->gather.out);
+        add_op(m, &op);
+        break;
     case CRUMB_OP_SELECT:
         op.select.x = read_all(m, from->select.x, from->layer);
         op.select.out = make_local(m, from->select.out);

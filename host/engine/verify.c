@@ -105,6 +105,12 @@ static crumb_status copy_weights(verifier *v, crumb_op *op) {
             CRUMB_TRY(copy_matrix(v, part->w, &part->w));
         }
         return CRUMB_OK;
+    case CRUMB_OP_GATHER: {
+        const void *from;
+        CRUMB_TRY(copy(v, op->gather.from, v->graph.values[op->gather.x].width * sizeof *op->gather.from, &from));
+        op->gather.from = from;
+        return CRUMB_OK;
+    }
     case CRUMB_OP_INPUT:
     case CRUMB_OP_ATTENTION:
     case CRUMB_OP_GATED:

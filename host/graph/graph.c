@@ -86,6 +86,12 @@ crumb_value crumb_graph_top(crumb_graph *g, crumb_value x, uint32_t k) {
     return out;
 }
 
+static crumb_value gather(crumb_graph *g, crumb_value x, const uint32_t *from) {
+    crumb_value out = crumb_graph_value(g, g->values[x].width);
+    crumb_graph_append(g, &(crumb_op){.kind = CRUMB_OP_GATHER, .gather = {.x = x, .out = out, .from = from}});
+    return out;
+}
+
 /* How the activations of one matrix are quantized. */
 typedef struct quantization {
     crumb_act_quant act;
@@ -118,13 +124,16 @@ void crumb_graph_linear(crumb_graph *g, crumb_value x, size_t n, const crumb_wei
                         const crumb_value *outs, crumb_value add) {
     for (size_t i = 0; i < n && g->status == CRUMB_OK;) {
         quantization q = choose_quantization(g, &weights[i]->matrix);
-        crumb_op op = {.kind = CRUMB_OP_LINEAR, .linear = {.x = x, .add = add, .act = q.act, .act_group = q.group}};
+        const uint32_t *order = weights[i]->order;
+        crumb_value in = order ? gather(g, x, order) : x;
+        crumb_op op = {.kind = CRUMB_OP_LINEAR, .linear = {.x = in, .add = add, .act = q.act, .act_group = q.group}};
         for (; i < n && op.linear.n_parts < CRUMB_LINEAR_MAX_PARTS; i++) {
             const crumb_weight *w = weights[i];
-            if (!same_quantization(q, choose_quantization(g, &w->matrix))) break;
+            if (w->order != order || !same_quantization(q, choose_quantization(g, &w->matrix))) break;
             op.linear.part[op.linear.n_parts++] = (crumb_linear_part){
                 .w = &w->matrix, .m1 = w->matrix.m, .out = outs[i], .out_scale = w->scale, .bias = w->bias};
         }
         crumb_graph_append(g, &op);
+        if (order) crumb_graph_release(g, in);
     }
 }

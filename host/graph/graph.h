@@ -34,7 +34,8 @@ void crumb_graph_release(crumb_graph *g, crumb_value v);
 crumb_value crumb_graph_input(crumb_graph *g, uint32_t width);
 crumb_value crumb_graph_embed(crumb_graph *g, const crumb_matrix *table);
 crumb_value crumb_graph_rms_norm(crumb_graph *g, crumb_value x, const float *weight, float eps);
-/* outs[i] = weights[i] x (+ add for n == 1). Matrices that quantize x alike become one op that quantizes it once. */
+/* outs[i] = weights[i] x (+ add for n == 1). Matrices that quantize x alike, and have
+ * their columns in the same order, become one op that quantizes it once. */
 void crumb_graph_linear(crumb_graph *g, crumb_value x, size_t n, const struct crumb_weight *const *weights,
                         const crumb_value *outs, crumb_value add);
 crumb_value crumb_graph_select(crumb_graph *g, crumb_value x);

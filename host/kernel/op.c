@@ -6,7 +6,8 @@ const char *crumb_op_name(crumb_op_kind kind) {
         [CRUMB_OP_INPUT] = "input",   [CRUMB_OP_EMBED] = "embed",   [CRUMB_OP_RMS_NORM] = "rms_norm",
         [CRUMB_OP_LINEAR] = "linear", [CRUMB_OP_ROPE] = "rope",     [CRUMB_OP_ATTENTION] = "attention",
         [CRUMB_OP_GATED] = "gated",   [CRUMB_OP_SELECT] = "select", [CRUMB_OP_TOP] = "top",
-        [CRUMB_OP_PLACE] = "place",   [CRUMB_OP_SIGNAL] = "signal", [CRUMB_OP_WAIT] = "wait",
+        [CRUMB_OP_PLACE] = "place",   [CRUMB_OP_GATHER] = "gather", [CRUMB_OP_SIGNAL] = "signal",
+        [CRUMB_OP_WAIT] = "wait",
     };
     return (unsigned)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
 }
@@ -35,6 +36,7 @@ size_t crumb_op_reads(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES]) 
     case CRUMB_OP_SELECT: out[n++] = op->select.x; break;
     case CRUMB_OP_TOP: out[n++] = op->top.x; break;
     case CRUMB_OP_PLACE: out[n++] = op->place.x; break;
+    case CRUMB_OP_GATHER: out[n++] = op->gather.x; break;
     case CRUMB_OP_INPUT:
     case CRUMB_OP_EMBED:
     case CRUMB_OP_SIGNAL:
@@ -62,6 +64,7 @@ size_t crumb_op_writes(const crumb_op *op, crumb_value out[CRUMB_OP_MAX_VALUES])
     case CRUMB_OP_SELECT: out[n++] = op->select.out; break;
     case CRUMB_OP_TOP: out[n++] = op->top.out; break;
     case CRUMB_OP_PLACE: out[n++] = op->place.out; break;
+    case CRUMB_OP_GATHER: out[n++] = op->gather.out; break;
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT: break;
     }
@@ -189,6 +192,11 @@ static crumb_status check_shapes(const crumb_plan_desc *desc, const crumb_op *op
                 "columns %u to %llu of an out that is %u wide", op->place.column,
                 (unsigned long long)op->place.column + width_of(desc, op->place.x), width_of(desc, op->place.out));
         REQUIRE(desc->values[op->place.x].slot != desc->values[op->place.out].slot, "out overwrites x");
+        return CRUMB_OK;
+    case CRUMB_OP_GATHER:
+        REQUIRE(op->gather.from, "no columns");
+        REQUIRE(width_of(desc, op->gather.x) == width_of(desc, op->gather.out), "x and out differ in width");
+        REQUIRE(desc->values[op->gather.x].slot != desc->values[op->gather.out].slot, "out overwrites x");
         return CRUMB_OK;
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT: REQUIRE(op->rendezvous.flag, "no flag"); return CRUMB_OK;

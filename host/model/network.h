@@ -6,11 +6,13 @@
 #include "host/graph/graph.h"
 #include "host/model/hparams.h"
 
-/* A weight matrix as its linear layer uses it: y = (W x) * scale + bias. */
+/* A weight matrix as its linear layer uses it: y = (W x) * scale + bias, where W's column i is `matrix`'s column j with
+ * order[j] = i. */
 typedef struct crumb_weight {
     crumb_matrix matrix;
-    float scale;       /* of a separate ".scale" tensor; else 1 */
-    const float *bias; /* NULL: none */
+    float scale;           /* of a separate ".scale" tensor; else 1 */
+    const float *bias;     /* NULL: none */
+    const uint32_t *order; /* [k]; NULL: columns stand where they belong. The same pointer: the same order */
 } crumb_weight;
 
 /* The weights of one layer; what an architecture does not have stays zero. */

@@ -42,6 +42,7 @@ typedef struct row_range {
     const job *j;
     uint64_t begin, end, item;
     float *row;
+    float *stored; /* as it is in the file, where its columns stand in an order of their own */
 } row_range;
 
 static crumb_status not_finite(uint64_t row, crumb_error *err) {
@@ -50,18 +51,21 @@ static crumb_status not_finite(uint64_t row, crumb_error *err) {
 }
 
 /* Runs inside crumb_file_guard. */
-static crumb_status read_row(const job *j, uint64_t row, float *out, crumb_error *err) {
+static crumb_status read_row(const row_range *r, uint64_t row, crumb_error *err) {
+    const job *j = r->j;
     const uint64_t k = j->t->dims[0];
-    float sum = 0;
-    crumb_type_row_to_f32(j->t->type, j->in + row * crumb_type_row_bytes(j->t->type, k), k, j->scale, out);
-    for (uint64_t i = 0; i < k; i++) sum += out[i] * 0; /* NaN where any is not finite */
+    const uint32_t *order = j->t->order;
+    float sum = 0, *stored = order ? r->stored : r->row;
+    crumb_type_row_to_f32(j->t->type, j->in + row * crumb_type_row_bytes(j->t->type, k), k, j->scale, stored);
+    for (uint64_t i = 0; order && i < k; i++) r->row[order[i]] = stored[i];
+    for (uint64_t i = 0; i < k; i++) sum += stored[i] * 0; /* NaN where any is not finite */
     return sum == 0 ? CRUMB_OK : not_finite(row, err);
 }
 
 static crumb_status sum_guarded(void *ctx, crumb_error *err) {
     const row_range *r = ctx;
     for (uint64_t i = r->begin; i < r->end; i++) {
-        CRUMB_TRY(read_row(r->j, i, r->row, err));
+        CRUMB_TRY(read_row(r, i, err));
         crumb_ternary_sums_add(&r->j->sums[r->item], r->row, r->j->t->dims[0]);
     }
     return CRUMB_OK;
@@ -81,7 +85,8 @@ static crumb_status check_range(const job *j, uint64_t row, const float *values,
 static void keep_codes(const job *j, uint64_t row, uint8_t *out) {
     const crumb_type_info *from = crumb_type_get_info(j->t->type), *to = crumb_type_get_info(j->to);
     const uint8_t *in = j->in + row * crumb_type_row_bytes(j->t->type, j->t->dims[0]);
-    if (from->scale_kind != CRUMB_SCALE_F32 || to->block != from->block || j->method != CRUMB_ENCODE_RTN) return;
+    if (from->scale_kind != CRUMB_SCALE_F32 || to->block != from->block || j->method != CRUMB_ENCODE_RTN || j->t->order)
+        return;
     for (uint64_t k = 0; k < j->t->dims[0]; k += from->block, in += from->block_bytes, out += to->block_bytes)
         crumb_type_recode_block(j->t->type, in, j->to, out);
 }
@@ -91,7 +96,7 @@ static crumb_status encode_guarded(void *ctx, crumb_error *err) {
     const job *j = r->j;
     const uint64_t k = j->t->dims[0], row_bytes = crumb_type_row_bytes(j->to, k);
     for (uint64_t i = r->begin; i < r->end; i++) {
-        CRUMB_TRY(read_row(j, i, r->row, err));
+        CRUMB_TRY(read_row(r, i, err));
         CRUMB_TRY(check_range(j, i, r->row, err));
         crumb_type_encode_row(j->to, j->method, r->row, k, j->new_scale, j->out + i * row_bytes);
         keep_codes(j, i, j->out + i * row_bytes);
@@ -102,7 +107,8 @@ static crumb_status encode_guarded(void *ctx, crumb_error *err) {
 static crumb_status run_item(job *j, uint64_t item, crumb_status (*fn)(void *ctx, crumb_error *err), crumb_error *err) {
     row_range r = {.j = j, .item = item, .begin = item * j->rows_per_item};
     r.end = r.begin + j->rows_per_item < j->n_rows ? r.begin + j->rows_per_item : j->n_rows;
-    CRUMB_TRY(crumb_calloc(j->t->dims[0], sizeof *r.row, "a row of weights", (void **)&r.row, err));
+    CRUMB_TRY(crumb_calloc(2 * j->t->dims[0], sizeof *r.row, "a row of weights", (void **)&r.row, err));
+    r.stored = r.row + j->t->dims[0];
     const crumb_status status = crumb_file_guard(crumb_gguf_path(j->r->from), fn, &r, err);
     free(r.row);
     return status;
@@ -213,6 +219,7 @@ crumb_status crumb_rewrite_same_type(const crumb_gguf *g, const crumb_gguf_tenso
     *out = t->type;
     if (crumb_type_gguf_id(t->type, &id, NULL) == CRUMB_OK) return CRUMB_OK;
     *out = CRUMB_TYPE_F16;
+    if (t->order) return CRUMB_OK; /* where its columns belong, blocks of them have not one scale */
     CRUMB_TRY(crumb_gguf_tensor_hold(g, t, err));
     crumb_status status = CRUMB_OK;
     for (size_t i = 0; i < 2 && status == CRUMB_OK && *out == CRUMB_TYPE_F16; i++) {

@@ -12,12 +12,14 @@
 
 enum { CRUMB_WEIGHTS_MEMORIES = 2 };
 
-/* One tensor on its way from file to memory. Exactly one of matrix, vector and scalar is set. */
+/* One tensor on its way from file to memory. Exactly one of matrix, vector, scalar and order is set. */
 typedef struct crumb_weights_entry {
     const crumb_gguf_tensor *tensor;
     crumb_matrix *matrix;
     const float **vector;
     float *scalar;
+    const uint32_t **order;     /* of a matrix's columns: crumb_gguf_tensor.order */
+    bool is_there;              /* an order that an earlier entry brings */
     crumb_matrix_layout layout; /* of a matrix */
     uint8_t memory;             /* which of them it goes to */
     uint64_t offset;            /* there; a multiple of 64 */

@@ -44,6 +44,7 @@ static uint32_t tiles_per_item(const crumb_weights_entry *e) {
 }
 
 static uint64_t count_items(const crumb_weights_entry *e) {
+    if (e->is_there) return 0;
     return e->matrix ? crumb_div_up(crumb_div_up(e->matrix->m, CRUMB_TILE_ROWS), tiles_per_item(e)) : 1;
 }
 
@@ -90,10 +91,12 @@ static crumb_status pack_item_guarded(void *ctx, crumb_error *err) {
     const guarded_item *gi = ctx;
     const packer *p = gi->packer;
     const crumb_weights_entry *e = &p->weights->entries[gi->item->entry];
-    crumb_status status;
+    crumb_status status = CRUMB_OK;
     if (e->matrix)
         status = crumb_matrix_pack(e->tensor->type, crumb_gguf_tensor_data(p->g, e->tensor), e->matrix, &e->layout,
                                    memory_of(p, e), gi->item->tile0, gi->item->tile1, err);
+    else if (e->order)
+        memcpy(memory_of(p, e), e->tensor->order, e->tensor->dims[0] * sizeof **e->order);
     else
         status = pack_floats(p, e, err);
     return status == CRUMB_OK ? status : crumb_fail_prefix(err, status, "tensor '%s'", e->tensor->name);
@@ -113,9 +116,10 @@ static crumb_status commit(const crumb_weights_place *place, uint64_t offset, ui
 
 /* All of a tensor is packed. */
 static crumb_status finish_entry(packer *p, const crumb_weights_entry *e, crumb_error *err) {
+    const crumb_weights_place *place = &p->places[e->memory];
+    if (e->order) return commit(place, e->offset, e->tensor->dims[0] * sizeof **e->order, err);
     crumb_gguf_tensor_release(p->g, e->tensor);
     if (e->scalar) return CRUMB_OK;
-    const crumb_weights_place *place = &p->places[e->memory];
     if (e->vector) return commit(place, e->offset, e->tensor->dims[0] * sizeof(float), err);
     if (crumb_type_get_info(e->tensor->type)->act_rule == CRUMB_ACT_RULE_ROW) crumb_matrix_merge_scales(e->matrix);
     if (crumb_type_get_info(e->tensor->type)->scale_kind == CRUMB_SCALE_F32) crumb_matrix_widen_groups(e->matrix);
@@ -123,14 +127,19 @@ static crumb_status finish_entry(packer *p, const crumb_weights_entry *e, crumb_
     return commit(place, e->offset, e->layout.total_bytes, err);
 }
 
+static crumb_status pack_held(packer *p, guarded_item *gi, crumb_error *err) {
+    const crumb_weights_entry *e = &p->weights->entries[gi->item->entry];
+    if (e->order) return pack_item_guarded(gi, err);
+    CRUMB_TRY(crumb_gguf_tensor_hold(p->g, e->tensor, err));
+    const crumb_status status = crumb_file_guard(crumb_gguf_path(p->g), pack_item_guarded, gi, err);
+    crumb_gguf_tensor_drop(p->g, e->tensor);
+    return status;
+}
+
 static crumb_status pack_one(void *ctx, uint64_t index, crumb_error *err) {
     packer *p = ctx;
     guarded_item gi = {p, &p->items[index]};
-    const crumb_gguf_tensor *t = p->weights->entries[gi.item->entry].tensor;
-    CRUMB_TRY(crumb_gguf_tensor_hold(p->g, t, err));
-    const crumb_status status = crumb_file_guard(crumb_gguf_path(p->g), pack_item_guarded, &gi, err);
-    crumb_gguf_tensor_drop(p->g, t);
-    CRUMB_TRY(status);
+    CRUMB_TRY(pack_held(p, &gi, err));
     if (atomic_fetch_sub(&p->left[gi.item->entry], 1) == 1)
         CRUMB_TRY(finish_entry(p, &p->weights->entries[gi.item->entry], err));
     uint64_t done = atomic_fetch_add(&p->done, 1) + 1;
@@ -171,6 +180,7 @@ static void bind(packer *p) {
     for (size_t i = 0; i < p->weights->n_entries; i++) {
         crumb_weights_entry *e = &p->weights->entries[i];
         if (e->matrix) crumb_matrix_bind(e->matrix, &e->layout, memory_of(p, e));
+        if (e->order) *e->order = (const uint32_t *)(const void *)memory_of(p, e);
         if (e->vector) *e->vector = (const float *)(const void *)memory_of(p, e);
     }
 }

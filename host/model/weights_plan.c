@@ -11,6 +11,7 @@ typedef struct planner {
     const crumb_gguf *g;
     const uint8_t *memories; /* of layers and head; NULL: all in the first */
     uint8_t memory;          /* that entries are added to */
+    size_t layer_begin;      /* the first entry of the layer under way */
     crumb_network *net;
     crumb_weights *out;
     bool *used; /* per tensor of the file */
@@ -61,8 +62,9 @@ static crumb_status add_entry(planner *p, crumb_weights_entry entry, uint64_t n_
     }
     uint64_t *total = &w->total_bytes[p->memory], end;
     entry.memory = p->memory;
-    entry.offset = *total;
+    if (!entry.is_there) entry.offset = *total;
     w->entries[w->n_entries++] = entry;
+    if (entry.is_there) return CRUMB_OK;
     if (!crumb_add_u64(*total, n_bytes, &end) || end > INT64_MAX)
         return crumb_fail(p->err, CRUMB_ERR_FORMAT, "the tensors' sizes overflow");
     *total = crumb_round_up(end, 64);
@@ -89,14 +91,33 @@ static crumb_status add_scalar(planner *p, const char *name, float *scalar) {
     return add_entry(p, (crumb_weights_entry){.tensor = t, .scalar = scalar}, 0);
 }
 
+/* Matrices of a layer that share their input mostly have one order, which is then there once. */
+static crumb_status add_order(planner *p, const crumb_gguf_tensor *t, const uint32_t **order) {
+    const size_t n_bytes = (size_t)t->dims[0] * sizeof *t->order;
+    crumb_weights_entry entry = {.tensor = t, .order = order};
+    for (size_t i = p->layer_begin; i < p->out->n_entries && !entry.is_there; i++) {
+        const crumb_weights_entry *e = &p->out->entries[i];
+        if (!e->order || e->tensor->dims[0] != t->dims[0] || memcmp(e->tensor->order, t->order, n_bytes) != 0) continue;
+        entry.is_there = true;
+        entry.offset = e->offset;
+    }
+    return add_entry(p, entry, n_bytes);
+}
+
+/* `order`: where the order of its columns goes; NULL: they must stand where they belong. */
 static crumb_status add_matrix(planner *p, const char *name, uint64_t m, uint64_t k, bool required,
-                               crumb_matrix *matrix) {
+                               crumb_matrix *matrix, const uint32_t **order) {
     const crumb_gguf_tensor *t;
     CRUMB_TRY(take(p, name, k, m, required, &t));
     if (!t) return CRUMB_OK;
     crumb_weights_entry entry = {.tensor = t, .matrix = matrix};
     crumb_status status = crumb_matrix_plan(t->type, m, k, matrix, &entry.layout, p->err);
     if (status != CRUMB_OK) return crumb_fail_prefix(p->err, status, "tensor '%s'", name);
+    if (t->order && !order)
+        return crumb_fail(
+            p->err, CRUMB_ERR_UNSUPPORTED,
+            "tensor '%s' has its columns in an order of their own (act-order), which crumb does not do here", name);
+    if (t->order) CRUMB_TRY(add_order(p, t, order));
     return add_entry(p, entry, entry.layout.total_bytes);
 }
 
@@ -106,7 +127,7 @@ static crumb_status add_weight(planner *p, const char *prefix, uint64_t m, uint6
     char name[160];
     w->scale = 1;
     snprintf(name, sizeof name, "%s.weight", prefix);
-    CRUMB_TRY(add_matrix(p, name, m, k, required, &w->matrix));
+    CRUMB_TRY(add_matrix(p, name, m, k, required, &w->matrix, &w->order));
     snprintf(name, sizeof name, "%s.scale", prefix);
     CRUMB_TRY(add_scalar(p, name, &w->scale));
     snprintf(name, sizeof name, "%s.bias", prefix);
@@ -157,7 +178,7 @@ static crumb_status plan_head(planner *p) {
     CRUMB_TRY(add_weight(p, "output", h->vocab_size, h->hidden_size, !net->tied, false, &net->head));
     p->out->head_apart = net->tied && p->memory != memory_of(p, 0);
     if (!p->out->head_apart) return CRUMB_OK;
-    return add_matrix(p, "token_embd.weight", h->vocab_size, h->hidden_size, true, &net->head.matrix);
+    return add_matrix(p, "token_embd.weight", h->vocab_size, h->hidden_size, true, &net->head.matrix, NULL);
 }
 
 static void plan_frequencies(planner *p) {
@@ -172,10 +193,11 @@ static crumb_status plan_all(planner *p) {
     crumb_network *net = p->net;
     const crumb_hparams *h = &net->hparams;
     p->memory = memory_of(p, 0);
-    CRUMB_TRY(add_matrix(p, "token_embd.weight", h->vocab_size, h->hidden_size, true, &net->embedding));
+    CRUMB_TRY(add_matrix(p, "token_embd.weight", h->vocab_size, h->hidden_size, true, &net->embedding, NULL));
     CRUMB_TRY(plan_head(p));
     for (uint32_t i = 0; i < h->num_hidden_layers; i++) {
         p->memory = memory_of(p, i);
+        p->layer_begin = p->out->n_entries;
         CRUMB_TRY(plan_layer(p, i));
     }
     CRUMB_TRY(take(p, "rope_freqs.weight", h->rope_dims / 2, 1, false, &p->out->rope_freqs));

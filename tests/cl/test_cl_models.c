@@ -2,10 +2,10 @@
  *
  * usage: test_cl_models TARGET [MODEL.gguf...]   TARGET as in --target: cl:RUNG, ze:RUNG
  * Without models: those of tests/oracle, which are every architecture and type, each with prompts of 1, 7, 64 and 513
- * tokens and decoding behind them, with both types of cache; each with every way to quantize activations; and that
- * pieces of a batch change no bit. With models: the prompts on these. With CRUMB_PLACE in the environment the CPU
- * computes some of the layers beside the device, with CRUMB_TEST_SPLIT (0..1) a part of each while decoding, of models
- * whose heads are whole tiles. Exits with 77 where there is no device. */
+ * tokens and decoding behind them, with both types of cache; each with every way to quantize activations; one with
+ * act-order; and that pieces of a batch change no bit. With models: the prompts on these. With CRUMB_PLACE in the
+ * environment the CPU computes some of the layers beside the device, with CRUMB_TEST_SPLIT (0..1) a part of each while
+ * decoding, of models whose heads are whole tiles. Exits with 77 where there is no device. */
 #include "tests/model/fixture.h"
 #include "tests/support/compare_tokens.h"
 
@@ -205,6 +205,16 @@ static void oracle_models_agree(void **state) {
     assert_true(good && n_compared > 0);
 }
 
+/* Columns in an order of their own, which activations follow (GPTQ's act-order). */
+static void act_order_agrees(void **state) {
+    (void)state;
+    static const char path[] = "tests/oracle/checkpoints/llama-q4_0+order";
+    crumb_model *cpu = open_on(path, "cpu"), *gpu = open_on(path, "gpu0");
+    if (can_run(gpu)) assert_true(compare_prompts("llama-q4_0+order", cpu, gpu, 0));
+    crumb_model_close(cpu);
+    crumb_model_close(gpu);
+}
+
 static void given_models_agree(void **state) {
     (void)state;
     bool good = true;
@@ -269,6 +279,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest own[] = {
         cmocka_unit_test(pieces_and_rewinding_change_no_bit),
         cmocka_unit_test(oracle_models_agree),
+        cmocka_unit_test(act_order_agrees),
     };
     const struct CMUnitTest given[] = {cmocka_unit_test(given_models_agree)};
     if (argc < 2) {

@@ -393,6 +393,12 @@ static void columns_are_checked(void **state) {
     ops[1].place.column = 10;
     values[1].slot = 0;
     assert_int_equal(backend->plan.record(s.device, &desc, &plan, &rig_error), CRUMB_ERR_ARGUMENT);
+    ops[1] = (crumb_op){.kind = CRUMB_OP_GATHER, .gather = {.x = 0, .out = 1, .from = (const uint32_t[]){0}}};
+    assert_int_equal(backend->plan.record(s.device, &desc, &plan, &rig_error), CRUMB_ERR_ARGUMENT);
+    assert_non_null(strstr(rig_error.message, "op 1 (gather, layer 0): x and out differ in width"));
+    values[1].width = HIDDEN;
+    assert_int_equal(backend->plan.record(s.device, &desc, &plan, &rig_error), CRUMB_ERR_ARGUMENT);
+    assert_non_null(strstr(rig_error.message, "out overwrites x"));
     assert_null(plan);
     backend->device.close(s.device);
 }

@@ -94,6 +94,12 @@ def stream(codes, bits):
     return words.sum(axis=1).astype("<u4").view("<i4")
 
 
+def codes_of(words, bits):
+    """What stream() was given; bits divides 32."""
+    each = words.view("<u4")[:, None, :] >> (bits * np.arange(32 // bits, dtype="<u4"))[:, None] & ((1 << bits) - 1)
+    return each.reshape(-1, words.shape[1]).astype(np.int64)
+
+
 def awq_words(codes):
     """[n][m] codes of 4 bits -> int32 [n][m / 8], eight columns in the order 0 2 4 6 1 3 5 7, the first lowest."""
     n, m = codes.shape
@@ -134,6 +140,41 @@ def packed(model, kind, pack):
         del out[stem + ".weight"]
         out.update({f"{stem}.{end}": np.ascontiguousarray(a)
                     for end, a in pack(codes, scale, np.full(scale.shape, -low)).items()})
+    return out
+
+
+def shuffled(model, tensors):
+    """The same function with GPTQ's act-order: the residual stream, the columns between gate and down, and those of
+    each head's values in another order each, so that neighbours in qweight are of any groups."""
+    rng = np.random.default_rng(9)
+    head_dim, n_heads = model.key("attention.key_length"), model.key("attention.head_count")
+    hidden, ff = (rng.permutation(model.key(k)) for k in ("embedding_length", "feed_forward_length"))
+    within = rng.permutation(head_dim)
+    heads = {n: (head_dim * np.arange(n)[:, None] + within).reshape(-1)
+             for n in (n_heads, model.key("attention.head_count_kv"))}
+    rows = {"o_proj": hidden, "down_proj": hidden, "gate_proj": ff, "up_proj": ff,
+            "v_proj": heads[model.key("attention.head_count_kv")]}
+    columns = {"o_proj": heads[n_heads], "down_proj": ff}
+    out = {}
+    for name, a in tensors.items():
+        stem, _, part = name.rpartition(".")
+        layer = stem.rpartition(".")[2]
+        row, column = rows.get(layer, np.arange(a.shape[0])), columns.get(layer, hidden)
+        if a.ndim == 1 and "norm" in name:
+            a = a[hidden]
+        elif part == "weight":
+            a = a[row][:, column]
+        elif part == "g_idx":
+            a = a[column]
+        else:  # GPTQ's matrices lie transposed; codes and zero points are read, moved and written again
+            row = rows.get(layer, np.arange(a.shape[1] * (8 if part == "qzeros" else 1)))
+            if part == "scales":
+                a = a[:, row]
+            elif part == "qweight":
+                a = stream(codes_of(a, 4)[column][:, row], 4)
+            else:
+                a = stream(codes_of(a.T, 4)[row], 4).T
+        out[name] = np.ascontiguousarray(a)
     return out
 
 
@@ -218,19 +259,20 @@ def write(folder, model, tensors, extra=None, style=5, parts=1):
 
 def write_random(path):
     """Random codes, scales and zero points in each way of packing, NAME.qweight and so on, and NAME.expected: w.
-    NAME says method, bits, and "order" where groups are those of no neighbours."""
+    NAME says method, bits, "order" where groups are those of no neighbours, and "narrow" where they are of 16."""
     tensors, rng = {}, np.random.default_rng(8)
-    rows, k, group = 32, 128, 64
+    rows, k = 32, 128
     for name, bits in [(f"{m}.{b}{o}", b) for m in ("gptq", "gptq_v2") for b in (2, 3, 4, 8) for o in ("", ".order")] + \
-            [("awq.4", 4)]:
+            [("awq.4", 4), ("gptq.4.order.narrow", 4)]:
+        group = 16 if name.endswith("narrow") else 64
         codes = rng.integers(0, 1 << bits, (rows, k))
         zero = rng.integers(0, 1 << bits, (rows, k // group))
         scale = rng.normal(0, 0.05, zero.shape).astype(np.float16)
-        group_of = rng.permutation(k) % (k // group) if name.endswith("order") else np.arange(k) // group
+        group_of = rng.permutation(k) % (k // group) if "order" in name else np.arange(k) // group
         w = scale[:, group_of].astype(np.float32) * (codes - zero[:, group_of]).astype(np.float32)
         parts = awq(codes, scale, zero) if name == "awq.4" else \
             gptq(codes, scale, zero, bits, name.startswith("gptq."), group_of)
-        if name.endswith("order"):
+        if name.endswith("narrow"):
             w = w.astype(np.float16).astype(np.float32)
         tensors.update({f"{name}.{end}": np.ascontiguousarray(a) for end, a in parts.items()})
         tensors[f"{name}.expected"] = w
@@ -259,6 +301,10 @@ def main():
              {"quant_method": "bitnet"})):
         model = Model(name)
         write(os.path.join(out, f"{name}+{end}"), model, packed(model, kind, pack), {"quantization_config": settings})
+    model = Model("llama-q4_0")
+    write(os.path.join(out, "llama-q4_0+order"), model,
+          shuffled(model, packed(model, "Q4_0", lambda *parts: gptq(*parts, 4, False))),
+          {"quantization_config": {**one, "checkpoint_format": "gptq_v2", "desc_act": True}})
     write_random(os.path.join(os.path.dirname(out), "packed.safetensors"))
 
 

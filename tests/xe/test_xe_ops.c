@@ -152,6 +152,27 @@ static void place_writes_its_columns(void **state) {
     free(x), free(want);
 }
 
+static void gather_takes_columns_in_any_order(void **state) {
+    (void)state;
+    enum { WIDTH = 131 };
+    float *x = random_floats(ROWS * WIDTH, 1), *want = random_floats(ROWS * WIDTH, 1);
+    uint32_t from[WIDTH];
+    for (uint32_t i = 0; i < WIDTH; i++) from[i] = i * 37 % WIDTH;
+    cl_mem batch = batch_of(NULL, NULL, 0), values = upload(x, ROWS * WIDTH * 4), out = upload(want, ROWS * WIDTH * 4),
+           order = upload(from, sizeof from);
+    for (int n = 0; n < ROWS; n++)
+        for (int i = 0; i < WIDTH; i++) want[n * WIDTH + i] = x[n * WIDTH + (int)from[i]];
+    cl_kernel kernel = kernel_of(CRUMB_CL_GATHER, "");
+    crumb_xe_args(kernel, 0, "buubbb", batch, 0u, (uint32_t)WIDTH, order, values, out);
+    crumb_xe_run(&device, kernel, 128, 2, ROWS + 1, 1);
+    check_floats(out, want, ROWS * WIDTH, "gather");
+    clReleaseKernel(kernel);
+    clReleaseMemObject(batch);
+    clReleaseMemObject(values);
+    clReleaseMemObject(order);
+    free(x), free(want);
+}
+
 /* Values in few steps, so that many are equal; NaN, both zeros and infinities among them. */
 static float *logits_of(uint32_t width) {
     float *x = random_floats((size_t)ROWS * width, 8);
@@ -435,10 +456,15 @@ static void dense_layers_equal_reference(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms_equal_reference),        cmocka_unit_test(gates_equal_reference),
-        cmocka_unit_test(select_keeps_the_wanted_rows), cmocka_unit_test(place_writes_its_columns),
-        cmocka_unit_test(top_finds_the_largest),        cmocka_unit_test(quantization_equals_reference),
-        cmocka_unit_test(embeddings_equal_reference),   cmocka_unit_test(float_layers_are_near_the_reference),
+        cmocka_unit_test(norms_equal_reference),
+        cmocka_unit_test(gates_equal_reference),
+        cmocka_unit_test(select_keeps_the_wanted_rows),
+        cmocka_unit_test(place_writes_its_columns),
+        cmocka_unit_test(gather_takes_columns_in_any_order),
+        cmocka_unit_test(top_finds_the_largest),
+        cmocka_unit_test(quantization_equals_reference),
+        cmocka_unit_test(embeddings_equal_reference),
+        cmocka_unit_test(float_layers_are_near_the_reference),
         cmocka_unit_test(dense_layers_equal_reference),
     };
     return crumb_xe_run_tests(&device, tests, sizeof tests / sizeof *tests);

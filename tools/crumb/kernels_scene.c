@@ -53,6 +53,7 @@ const kernels_form kernels_forms[] = {
     {.op = "select", .k = 300, .perf_k = 2048},
     {.op = "top", .m = 5000, .k = 1, .perf_m = 128256, .perf_k = 1},
     {.op = "place", .k = 300, .perf_k = 2048},
+    {.op = "gather", .k = 300, .perf_k = 8192},
 };
 const size_t kernels_n_forms = sizeof kernels_forms / sizeof kernels_forms[0];
 
@@ -307,6 +308,27 @@ static crumb_status add_place(kernels_scene *s, crumb_error *err) {
     return CRUMB_OK;
 }
 
+/* All columns, in any order. */
+static crumb_status add_gather(kernels_scene *s, crumb_error *err) {
+    crumb_value x;
+    void *memory;
+    CRUMB_TRY(add_input(s, s->k, 1, &x, err));
+    CRUMB_TRY(crumb_calloc(s->k, sizeof *s->columns, "an order of columns", &memory, err));
+    s->columns = memory;
+    for (uint32_t i = 0; i < s->k; i++) s->columns[i] = i;
+    for (uint32_t i = 1; i < s->k; i++) {
+        const uint32_t other = (uint32_t)(crumb_random_u64(&s->seed) % (i + 1)), kept = s->columns[i];
+        s->columns[i] = s->columns[other];
+        s->columns[other] = kept;
+    }
+    crumb_op *op = add_op(s, CRUMB_OP_GATHER);
+    op->gather.x = x;
+    op->gather.from = s->columns;
+    op->gather.out = add_value(s, s->k);
+    add_result(s, op->gather.out);
+    return CRUMB_OK;
+}
+
 static crumb_status add_ops(kernels_scene *s, crumb_op_kind kind, crumb_error *err) {
     switch (kind) {
     case CRUMB_OP_EMBED: return add_embed(s, err);
@@ -318,6 +340,7 @@ static crumb_status add_ops(kernels_scene *s, crumb_op_kind kind, crumb_error *e
     case CRUMB_OP_SELECT: return add_select(s, err);
     case CRUMB_OP_TOP: return add_top(s, err);
     case CRUMB_OP_PLACE: return add_place(s, err);
+    case CRUMB_OP_GATHER: return add_gather(s, err);
     case CRUMB_OP_INPUT:
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT: break;
@@ -343,5 +366,6 @@ void kernels_scene_destroy(kernels_scene *scene) {
     free(scene->bias);
     free(scene->norm_weight);
     free(scene->inv_freq);
+    free(scene->columns);
     *scene = (kernels_scene){.form = NULL};
 }

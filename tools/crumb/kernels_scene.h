@@ -44,6 +44,7 @@ typedef struct kernels_scene {
     void *dense;        /* others */
     crumb_matrix w;
     float *bias, *norm_weight, *inv_freq;
+    uint32_t *columns;
     uint64_t n_bytes; /* that the op must move: weights, keys and values, activations */
     double n_flops;   /* of its products and sums; 0 where they do not count */
 } kernels_scene;

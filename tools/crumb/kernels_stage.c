@@ -56,6 +56,12 @@ static crumb_status put_op(kernels_stage *stage, crumb_op *op, crumb_error *err)
     case CRUMB_OP_RMS_NORM:
         return put_floats(stage, op->norm.weight, op->norm.head_dim ? op->norm.head_dim : s->k, &op->norm.weight, err);
     case CRUMB_OP_ROPE: return put_floats(stage, op->rope.inv_freq, op->rope.dims / 2, &op->rope.inv_freq, err);
+    case CRUMB_OP_GATHER: {
+        const void *from;
+        CRUMB_TRY(put(stage, op->gather.from, s->k * sizeof *op->gather.from, &from, err));
+        op->gather.from = from;
+        return CRUMB_OK;
+    }
     default: return CRUMB_OK;
     }
 }

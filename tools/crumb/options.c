@@ -181,7 +181,7 @@ const cli_option cli_option_table[] = {
     {"--show-count", CLI_ON, AT(show_count), .commands = CLI_TOKENIZE, .help = "also print how many tokens there are"},
 
     /* ---- kernels, devices ---- */
-    {"--op", CLI_CHOICE, "gemv|gemm|float|dense|split|quantize|attention|rope|norm|gated|embed|select|top|place",
+    {"--op", CLI_CHOICE, "gemv|gemm|float|dense|split|quantize|attention|rope|norm|gated|embed|select|top|place|gather",
      AT(kernel_op), .commands = CLI_KERNELS,
      .help =
          "only kernels of this op: gemv: low-bit linear layers for a few rows of activations, gemm: for many; float: "
