@@ -155,20 +155,34 @@ enum {
  * CRUMB_ERR_ARGUMENT, and the call can be repeated with that capacity. */
 CRUMB_API crumb_status crumb_model_tokenize(const crumb_model *model, const char *text, size_t n_bytes, unsigned flags,
                                             int32_t *tokens, size_t capacity, size_t *n_tokens, crumb_error *err);
-/* A conversation. Roles are "system", "user", "assistant", as far as the template knows them. */
+/* A message of a conversation. Roles are "system", "user", "assistant", "tool", as far as the template knows them.
+ * Texts that a message does not have are NULL, and absent for the template. */
 typedef struct crumb_message {
     const char *role, *content;
+    const char *tool_calls; /* of an assistant, which calls tools: a JSON list of {"type": "function", "function":
+                             * {"name": ..., "arguments": {...}}}; an "id" too where the template wants one */
+    const char *name, *tool_call_id; /* of a tool, whose answer `content` is: what it is called, the call's "id" */
 } crumb_message;
+/* What a chat template is applied to. */
+typedef struct crumb_chat {
+    size_t struct_size;
+    const char *source; /* the template's text, or "chatml"; NULL: the model's own */
+    const crumb_message *messages;
+    size_t n_messages;
+    const char *tools; /* that the model may call: a JSON list of {"type": "function", "function": {"name": ...,
+                        * "description": ..., "parameters": a JSON schema}}, as transformers takes it; NULL: none */
+    bool answer;       /* the tokens end where the assistant's answer begins; true by default */
+} crumb_chat;
+
+CRUMB_API crumb_chat crumb_chat_default(void);
 /* The Jinja template that the model's file has; owned by the model; NULL: none. */
 CRUMB_API const char *crumb_model_chat_template(const crumb_model *model);
-/* The tokens of messages put through a chat template (`source`: its text, or "chatml"; NULL: the model's own), as
- * crumb_model_tokenize gives them. Where `answer`, they end where the assistant's answer begins. Control tokens come
- * from the template only: text of a message that looks like one stays text. Fails with UNSUPPORTED where the template
- * needs what crumb does not have, with FORMAT where it goes wrong, with ARGUMENT where it refuses the messages or there
- * is no template. */
-CRUMB_API crumb_status crumb_model_tokenize_chat(const crumb_model *model, const char *source,
-                                                 const crumb_message *messages, size_t n_messages, bool answer,
-                                                 int32_t *tokens, size_t capacity, size_t *n_tokens, crumb_error *err);
+/* The tokens of a conversation, as crumb_model_tokenize gives them. Control tokens come from the template only: text of
+ * a message or tool that looks like one stays text. Fails with UNSUPPORTED where the template needs what crumb does not
+ * have, with FORMAT where it goes wrong or JSON is damaged, with ARGUMENT where it refuses the messages or there is no
+ * template. */
+CRUMB_API crumb_status crumb_model_tokenize_chat(const crumb_model *model, const crumb_chat *chat, int32_t *tokens,
+                                                 size_t capacity, size_t *n_tokens, crumb_error *err);
 /* The bytes of one token, not NUL-terminated and not always whole UTF-8 characters; owned by the model.
  * Special tokens have no bytes unless `special`. */
 CRUMB_API const char *crumb_model_token_bytes(const crumb_model *model, int32_t token, bool special, size_t *n_bytes);

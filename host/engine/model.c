@@ -303,16 +303,21 @@ const char *crumb_model_chat_template(const crumb_model *m) {
     return m->chat_template;
 }
 
-crumb_status crumb_model_tokenize_chat(const crumb_model *m, const char *source, const crumb_message *messages,
-                                       size_t n_messages, bool answer, int32_t *tokens, size_t capacity,
+crumb_chat crumb_chat_default(void) {
+    return (crumb_chat){.struct_size = sizeof(crumb_chat), .answer = true};
+}
+
+crumb_status crumb_model_tokenize_chat(const crumb_model *m, const crumb_chat *given, int32_t *tokens, size_t capacity,
                                        size_t *n_tokens, crumb_error *err) {
-    if (!source) source = m->chat_template;
+    crumb_chat chat = crumb_chat_default();
+    memcpy(&chat, given, given->struct_size < sizeof chat ? given->struct_size : sizeof chat);
+    if (!chat.source) chat.source = m->chat_template;
     if (!m->tokenizer) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a synthetic model has no tokenizer");
-    if (!source)
+    if (!chat.source)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
                           "%s has no chat template: give one (--chat-template chatml, --chat-template-file FILE)",
                           m->name);
-    return crumb_chat_tokenize(m->tokenizer, source, messages, n_messages, answer, tokens, capacity, n_tokens, err);
+    return crumb_chat_tokenize(m->tokenizer, &chat, tokens, capacity, n_tokens, err);
 }
 
 const char *crumb_model_token_bytes(const crumb_model *m, int32_t token, bool special, size_t *n_bytes) {

@@ -4,9 +4,8 @@
 
 #include "host/text/tokenizer.h"
 
-/* As crumb_model_tokenize_chat in crumb.h. `source`: the template's text, or the name of one that crumb has. */
-crumb_status crumb_chat_tokenize(const crumb_tokenizer *t, const char *source, const crumb_message *messages,
-                                 size_t n_messages, bool answer, int32_t *tokens, size_t capacity, size_t *n_tokens,
-                                 crumb_error *err);
+/* As crumb_model_tokenize_chat in crumb.h; chat->source is not NULL. */
+crumb_status crumb_chat_tokenize(const crumb_tokenizer *t, const crumb_chat *chat, int32_t *tokens, size_t capacity,
+                                 size_t *n_tokens, crumb_error *err);
 
 #endif

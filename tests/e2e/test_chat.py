@@ -66,6 +66,20 @@ class Turns(CommandTest):
         self.assertEqual(self.succeeds("run", *flags, "--chat-template-file", f.name).stdout,
                          self.succeeds("run", *flags, "--chat-template", PLAIN).stdout)
 
+    def test_tools_are_told_to_the_model(self):
+        path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"crumb-{os.getpid()}.json")
+        self.addCleanup(os.unlink, path)
+        template = "{{ tools|length }} {{ tools[0].function.name }} {{ messages[0].content }}"
+        flags = ["-st", "-p", "x", "--temp", "0", "-n", "9", "--chat-template", template, "--tools", path]
+        with open(path, "w") as f:
+            json.dump([{"type": "function", "function": {"name": "weather"}}], f)
+        raw = self.succeeds("run", "-p", "1 weather x", "--temp", "0", "-n", "9", "--no-display-prompt")
+        self.assertEqual(self.succeeds("run", *flags).stdout, raw.stdout)
+        with open(path, "w") as f:
+            f.write('[{"type": 1]')
+        self.fails(3, "run", *flags, says="tools: JSON, byte 11")
+        self.fails(1, "run", *flags[:-1], path + ".no", says=path + ".no")
+
     def test_what_is_missing_or_wrong(self):
         self.fails(2, "run", "-cnv", "-p", "x", says="--chat-template")
         self.fails(2, "run", "-st", MODEL, "-p", "x", says="no chat template")

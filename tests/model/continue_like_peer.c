@@ -47,9 +47,12 @@ static bool same_tokens(const crumb_model *model, const char *text, const char *
     size_t n = 0;
     crumb_error err = {0};
     const crumb_message message = {.role = "user", .content = question};
+    crumb_chat chat = crumb_chat_default();
+    chat.messages = &message;
+    chat.n_messages = 1;
     unsigned flags = CRUMB_TOKENIZE_ADD_SPECIAL | CRUMB_TOKENIZE_PARSE_SPECIAL;
     crumb_status status = question
-                              ? crumb_model_tokenize_chat(model, NULL, &message, 1, true, tokens, MAX_TOKENS, &n, &err)
+                              ? crumb_model_tokenize_chat(model, &chat, tokens, MAX_TOKENS, &n, &err)
                               : crumb_model_tokenize(model, text, strlen(text), flags, tokens, MAX_TOKENS, &n, &err);
     if (status != CRUMB_OK) {
         printf("\"%s\": %s\n", text, err.message);

@@ -14,6 +14,7 @@ typedef struct chat {
     cli_lines *lines;
     const char *template;    /* NULL: the model's */
     char *template_text;     /* of --chat-template-file */
+    char *tools;             /* of --tools; NULL: none */
     crumb_message *messages; /* their contents are ours */
     size_t n_messages, capacity;
     int32_t *tokens; /* [n_ctx] of the conversation, as the template renders it */
@@ -98,8 +99,12 @@ static crumb_status next_message(chat *c, cli_line_end *end, crumb_error *err) {
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
 static crumb_status tokenize(chat *c, size_t *n, crumb_error *err) {
-    return crumb_model_tokenize_chat(c->run->model, c->template, c->messages, c->n_messages, true, c->tokens,
-                                     crumb_session_capacity(c->run->session), n, err);
+    crumb_chat all = crumb_chat_default();
+    all.source = c->template;
+    all.messages = c->messages;
+    all.n_messages = c->n_messages;
+    all.tools = c->tools;
+    return crumb_model_tokenize_chat(c->run->model, &all, c->tokens, crumb_session_capacity(c->run->session), n, err);
 }
 
 /* Feeds what the context does not hold yet of the conversation. *fits is false where it cannot hold all. */
@@ -149,6 +154,7 @@ static crumb_status answer(chat *c, crumb_error *err) {
 static crumb_status read_options(chat *c, crumb_error *err) {
     const cli_options *o = c->run->options;
     size_t n;
+    if (o->tools) CRUMB_TRY(cli_read_file(o->tools, &c->tools, &n, err));
     if (o->chat_template_file) CRUMB_TRY(cli_read_file(o->chat_template_file, &c->template_text, &n, err));
     c->template = o->chat_template_file ? c->template_text : o->chat_template;
     if (!o->system_prompt) return CRUMB_OK;
@@ -193,6 +199,7 @@ crumb_status run_chat(run_state *r, crumb_error *err) {
     while (c.n_messages) drop_message(&c);
     free(c.messages);
     free(c.template_text);
+    free(c.tools);
     free(c.tokens);
     return status;
 }

@@ -114,6 +114,9 @@ const cli_option cli_option_table[] = {
      .note = "of llama.cpp's names, chatml"},
     {"--chat-template-file", CLI_TEXT, "FILE", AT(chat_template_file), .commands = CLI_RUN,
      .help = "the same from a file"},
+    {"--tools", CLI_TEXT, "FILE", AT(tools), .commands = CLI_RUN,
+     .help = "tell the model which tools it may call: a JSON list of {\"type\": \"function\", \"function\": {...}}, "
+             "which its chat template writes out; counts in a chat only"},
 
     /* ---- sampling ---- */
     {"-s --seed", CLI_INT, "N", AT(seed), "-1", RANGE(-1, UINT32_MAX), CLI_RUN,

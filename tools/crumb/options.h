@@ -46,7 +46,7 @@ typedef struct cli_options {
     bool mlock, verbose, quiet, json, list_devices, roofline, help;
     /* text in and out */
     const char *prompt, *prompt_file, *color;
-    const char *system_prompt, *chat_template, *chat_template_file;
+    const char *system_prompt, *chat_template, *chat_template_file, *tools;
     bool conversation, no_conversation, single_turn;
     bool display_prompt, escape;
     int64_t n_predict;
