@@ -145,3 +145,18 @@ double crumb_correction_factor(const crumb_correction *c, size_t device, crumb_p
     const double factor = c ? c->factor[device][phase][kind] : 0;
     return factor > 0 ? factor : 1;
 }
+
+double crumb_correction_together(const crumb_correction *c, size_t device, crumb_phase phase, crumb_span_kind kind) {
+    const bool known = c && phase == CRUMB_PHASE_DECODE && c->together[device] > 0;
+    return known ? c->together[device] : crumb_correction_factor(c, device, phase, kind);
+}
+
+crumb_profile_device crumb_cost_corrected(const crumb_profile_device *device, double factor) {
+    crumb_profile_device d = *device;
+    d.read_gb_s /= factor;
+    d.together_gb_s /= factor;
+    d.launch_us *= factor;
+    for (int w = 0; w < CRUMB_WORK_COUNT; w++) d.gops[w] /= factor;
+    for (size_t i = 0; i < d.n_cores; i++) d.cores[i].clock_ghz /= factor;
+    return d;
+}

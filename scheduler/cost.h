@@ -75,6 +75,8 @@ typedef enum crumb_span_kind { CRUMB_SPAN_LAYERS, CRUMB_SPAN_HEAD, CRUMB_SPAN_CO
  * multiplied with. Zeroed: nothing has been measured. */
 typedef struct crumb_correction {
     double factor[CRUMB_PROFILE_MAX_DEVICES][CRUMB_PHASE_COUNT][CRUMB_SPAN_COUNT]; /* 0: none yet */
+    /* Of its part of split layers while decoding, as the other device computes the rest. 0: none yet */
+    double together[CRUMB_PROFILE_MAX_DEVICES];
 } crumb_correction;
 
 /* After a span has run by itself on a device. Smooths as the cores' ratios are: 0.3 of the old factor stays; the first
@@ -83,5 +85,10 @@ void crumb_correction_update(crumb_correction *c, size_t device, crumb_phase pha
                              double predicted_ns, double measured_ns);
 /* 1 where nothing has been measured; c may be NULL. */
 double crumb_correction_factor(const crumb_correction *c, size_t device, crumb_phase phase, crumb_span_kind kind);
+/* The same for the part of split layers: where none has run, what the device takes alone tells most of it. */
+double crumb_correction_together(const crumb_correction *c, size_t device, crumb_phase phase, crumb_span_kind kind);
+
+/* The device as if all that it does took `factor` times as long; what it exchanges with others apart. */
+crumb_profile_device crumb_cost_corrected(const crumb_profile_device *device, double factor);
 
 #endif

@@ -8,7 +8,7 @@
 enum { SCHEMA_VERSION = 1, ID_BYTES = 20, MAX_SESSIONS = 1000000 };
 
 static const double least = 0.25, most = 4;
-static const char *const phase_names[CRUMB_PHASE_COUNT] = {"prefill", "decode"};
+static const char *const kind_names[CRUMB_HISTORY_KINDS] = {"prefill", "decode", "together"};
 
 /* ---- learning ------------------------------------------------------------------------------------------------ */
 
@@ -17,23 +17,25 @@ static double middle_of_three(const double v[CRUMB_HISTORY_SESSIONS]) {
     return fmax(fmin(a, b), fmin(fmax(a, b), c));
 }
 
-void crumb_history_note(crumb_history *h, size_t device, crumb_phase phase, double ratio) {
-    crumb_history_entry *e = &h->entry[device][phase];
+void crumb_history_note(crumb_history *h, size_t device, int kind, double ratio) {
+    crumb_history_entry *e = &h->entry[device][kind];
     if (!(ratio > 0) || !isfinite(ratio)) return;
     e->last[e->n % CRUMB_HISTORY_SESSIONS] = fmin(fmax(ratio, least), most);
     if (e->n < MAX_SESSIONS) e->n++;
     crumb_correction c = {0};
-    c.factor[device][phase][CRUMB_SPAN_LAYERS] = e->factor > 0 ? e->factor : 1;
-    crumb_correction_update(&c, device, phase, CRUMB_SPAN_LAYERS, 1, middle_of_three(e->last));
-    e->factor = c.factor[device][phase][CRUMB_SPAN_LAYERS];
+    c.factor[0][0][CRUMB_SPAN_LAYERS] = e->factor > 0 ? e->factor : 1;
+    crumb_correction_update(&c, 0, CRUMB_PHASE_PREFILL, CRUMB_SPAN_LAYERS, 1, middle_of_three(e->last));
+    e->factor = c.factor[0][0][CRUMB_SPAN_LAYERS];
 }
 
 /* Layers and head alike: they are measured together wherever one device has them all. */
 void crumb_history_correct(const crumb_history *h, crumb_correction *out) {
     *out = (crumb_correction){0};
-    for (size_t d = 0; d < CRUMB_PROFILE_MAX_DEVICES; d++)
+    for (size_t d = 0; d < CRUMB_PROFILE_MAX_DEVICES; d++) {
         for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++)
             for (int kind = 0; kind < CRUMB_SPAN_COUNT; kind++) out->factor[d][phase][kind] = h->entry[d][phase].factor;
+        out->together[d] = h->entry[d][CRUMB_HISTORY_TOGETHER].factor;
+    }
 }
 
 /* ---- the text ------------------------------------------------------------------------------------------------ */
@@ -67,12 +69,12 @@ static crumb_status read_devices(const cJSON *devices, const crumb_profile *prof
                                  crumb_error *err) {
     for (size_t d = 0; d < profile->n_devices; d++) {
         const cJSON *device = cJSON_GetObjectItemCaseSensitive(devices, profile->device[d].name);
-        for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++) {
-            const cJSON *item = cJSON_GetObjectItemCaseSensitive(device, phase_names[phase]);
+        for (int kind = 0; kind < CRUMB_HISTORY_KINDS; kind++) {
+            const cJSON *item = cJSON_GetObjectItemCaseSensitive(device, kind_names[kind]);
             crumb_history_entry e = {.n = 0};
             if (!item) continue;
             CRUMB_TRY(read_entry(item, &e, err));
-            out->entry[d][phase] = e;
+            out->entry[d][kind] = e;
         }
     }
     return CRUMB_OK;
@@ -117,8 +119,8 @@ char *crumb_history_print(const crumb_history *h, const crumb_profile *profile, 
     cJSON *devices = cJSON_AddObjectToObject(root, "devices");
     for (size_t d = 0; d < profile->n_devices; d++) {
         cJSON *device = cJSON_AddObjectToObject(devices, profile->device[d].name);
-        for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++)
-            if (h->entry[d][phase].n) add_entry(device, phase_names[phase], &h->entry[d][phase]);
+        for (int kind = 0; kind < CRUMB_HISTORY_KINDS; kind++)
+            if (h->entry[d][kind].n) add_entry(device, kind_names[kind], &h->entry[d][kind]);
     }
     char *out = cJSON_Print(root);
     cJSON_Delete(root);

@@ -5,14 +5,18 @@
 
 /* ---- the frame ----------------------------------------------------------------------------------------------- */
 
-static crumb_profile_device corrected(const crumb_profile_device *device, double factor) {
-    crumb_profile_device d = *device;
-    d.read_gb_s /= factor;
-    d.together_gb_s /= factor;
-    d.launch_us *= factor;
-    for (int w = 0; w < CRUMB_WORK_COUNT; w++) d.gops[w] /= factor;
-    for (size_t i = 0; i < d.n_cores; i++) d.cores[i].clock_ghz /= factor;
-    return d;
+/* Every device as it has been measured to be, by phase and kind of span, alone and beside another. */
+static void correct(const crumb_place_problem *p, crumb_place_frame *f) {
+    for (size_t d = 0; d < p->machine->n_devices; d++)
+        for (int i = 0; i < CRUMB_PHASE_COUNT * CRUMB_SPAN_COUNT; i++) {
+            const crumb_phase phase = (crumb_phase)(i / CRUMB_SPAN_COUNT);
+            const crumb_span_kind kind = (crumb_span_kind)(i % CRUMB_SPAN_COUNT);
+            const crumb_profile_device *device = &p->machine->device[d];
+            f->device[phase][kind][d] =
+                crumb_cost_corrected(device, crumb_correction_factor(p->correction, d, phase, kind));
+            f->together[phase][kind][d] =
+                crumb_cost_corrected(device, crumb_correction_together(p->correction, d, phase, kind));
+        }
 }
 
 void crumb_place_frame_make(const crumb_place_problem *problem, crumb_place_frame *f) {
@@ -29,12 +33,7 @@ void crumb_place_frame_make(const crumb_place_problem *problem, crumb_place_fram
     f->phase[CRUMB_PHASE_PREFILL] = (crumb_cost_phase){.n_rows = p->n_prompt, .n_batch = p->n_batch};
     f->phase[CRUMB_PHASE_DECODE] =
         (crumb_cost_phase){.n_rows = 1, .n_past = middle < UINT32_MAX ? (uint32_t)middle : UINT32_MAX};
-    for (size_t d = 0; d < p->machine->n_devices; d++)
-        for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++)
-            for (int kind = 0; kind < CRUMB_SPAN_COUNT; kind++)
-                f->device[phase][kind][d] =
-                    corrected(&p->machine->device[d],
-                              crumb_correction_factor(p->correction, d, (crumb_phase)phase, (crumb_span_kind)kind));
+    correct(p, f);
 }
 
 /* ---- one phase ----------------------------------------------------------------------------------------------- */
@@ -48,8 +47,10 @@ crumb_place_part crumb_pattern_part(const crumb_pattern *q, uint32_t layer, uint
     return part;
 }
 
-static const crumb_profile_device *devices_of(const crumb_place_frame *f, crumb_phase phase, uint32_t layer) {
-    return f->device[phase][f->p.layers[layer].head ? CRUMB_SPAN_HEAD : CRUMB_SPAN_LAYERS];
+static const crumb_profile_device *devices_of(const crumb_place_frame *f, crumb_phase phase, uint32_t layer,
+                                              bool together) {
+    const crumb_span_kind kind = f->p.layers[layer].head ? CRUMB_SPAN_HEAD : CRUMB_SPAN_LAYERS;
+    return together ? f->together[phase][kind] : f->device[phase][kind];
 }
 
 /* Vectors go from the device that has computed the layer before; a split layer's lie where every device reads them. */
@@ -68,7 +69,7 @@ void crumb_pattern_cost(const crumb_place_frame *f, const crumb_pattern *q, crum
     *sum = (crumb_cost){.ns = 0};
     for (uint32_t i = 0; i < f->p.n_layers; i++) {
         const crumb_place_part part = crumb_pattern_part(q, i, f->p.n_layers);
-        const crumb_profile_device *devices = devices_of(f, phase, i);
+        const crumb_profile_device *devices = devices_of(f, phase, i, part.share < 1);
         crumb_cost cost;
         if (part.share < 1)
             crumb_cost_of_split(&devices[part.device], &devices[part.other], &f->p.layers[i], &f->phase[phase],
@@ -90,8 +91,8 @@ double crumb_pattern_balance(const crumb_place_frame *f, uint8_t a, uint8_t b, c
     for (int s = 0; s < 2; s++)
         for (uint32_t i = 0; i < f->p.n_layers; i++) {
             crumb_cost cost;
-            if (!crumb_cost_of_layer(&devices_of(f, phase, i)[side[s]], &f->p.layers[i], &f->phase[phase], 1, true,
-                                     &cost))
+            if (!crumb_cost_of_layer(&devices_of(f, phase, i, true)[side[s]], &f->p.layers[i], &f->phase[phase], 1,
+                                     true, &cost))
                 return s;
             rows_ns[s] += cost.ns - cost.launch_ns;
             fixed_ns[s] += cost.launch_ns;

@@ -24,6 +24,8 @@ typedef struct crumb_place_frame {
     crumb_place_problem p;
     crumb_cost_phase phase[CRUMB_PHASE_COUNT];
     crumb_profile_device device[CRUMB_PHASE_COUNT][CRUMB_SPAN_COUNT][CRUMB_PROFILE_MAX_DEVICES]; /* corrected */
+    crumb_profile_device together[CRUMB_PHASE_COUNT][CRUMB_SPAN_COUNT]
+                                 [CRUMB_PROFILE_MAX_DEVICES]; /* for split layers */
 } crumb_place_frame;
 
 void crumb_place_frame_make(const crumb_place_problem *problem, crumb_place_frame *f);

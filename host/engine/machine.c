@@ -140,14 +140,13 @@ void crumb_engine_history_read(const crumb_profile *profile, uint64_t id, crumb_
 }
 
 crumb_status crumb_engine_history_note(const crumb_profile *profile, uint64_t id,
-                                       const double ratios[CRUMB_PROFILE_MAX_DEVICES][CRUMB_PHASE_COUNT],
+                                       const double ratios[CRUMB_PROFILE_MAX_DEVICES][CRUMB_HISTORY_KINDS],
                                        crumb_error *err) {
     crumb_history history;
     char path[512];
     crumb_engine_history_read(profile, id, &history);
     for (size_t d = 0; d < profile->n_devices; d++)
-        for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++)
-            crumb_history_note(&history, d, (crumb_phase)phase, ratios[d][phase]);
+        for (int kind = 0; kind < CRUMB_HISTORY_KINDS; kind++) crumb_history_note(&history, d, kind, ratios[d][kind]);
     if (!history_path(path, sizeof path))
         return crumb_fail(err, CRUMB_ERR_IO, "neither XDG_CACHE_HOME nor HOME is set");
     char *text = crumb_history_print(&history, profile, id);

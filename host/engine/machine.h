@@ -25,10 +25,10 @@ crumb_status crumb_engine_profile_open(const char *name, const char *kernels, cr
 /* What sessions have found out about the stored profile with this id. What cannot be read is as if it were not there.
  */
 void crumb_engine_history_read(const crumb_profile *profile, uint64_t id, crumb_history *out);
-/* Adds what a session has found: the ratios of the profile's devices in each phase, 0 where it knows none. The file is
+/* Adds what a session has found: the ratios of the profile's devices of each kind, 0 where it knows none. The file is
  * replaced at once or not at all; of two programs that end at the same moment one may be forgotten. */
 crumb_status crumb_engine_history_note(const crumb_profile *profile, uint64_t id,
-                                       const double ratios[CRUMB_PROFILE_MAX_DEVICES][CRUMB_PHASE_COUNT],
+                                       const double ratios[CRUMB_PROFILE_MAX_DEVICES][CRUMB_HISTORY_KINDS],
                                        crumb_error *err);
 
 #endif

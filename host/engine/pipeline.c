@@ -54,7 +54,7 @@ struct crumb_pipeline {
     crumb_split split;
     size_t alone;               /* the unit that runs single rows where the pair does not */
     uint32_t share;             /* of SPLIT_STEPS, that the pair has been made for; 0: one that stays */
-    crumb_watch_line pair_row;  /* predicted of the pair */
+    crumb_watch_split pair_row; /* predicted of the pair */
     bool by_pair;               /* the last run */
     uint32_t in_spans, in_pair; /* positions that the caches of either hold */
     const crumb_engine_unit *failed;
@@ -252,7 +252,7 @@ static crumb_status make_pair(crumb_pipeline *p, double share, crumb_error *err)
         return CRUMB_OK;
     }
     if (status != CRUMB_OK) return crumb_fail(err, status, "%s", reason.message);
-    p->pair_row = crumb_watch_predict_split(p->model, share);
+    p->pair_row = crumb_watch_predict_split(&p->watch, p->model, share);
     const crumb_pair_stats stats = crumb_pair_get_stats(p->pair);
     p->stats.kv_bytes += stats.kv_bytes;
     p->stats.scratch_bytes += stats.scratch_bytes;
@@ -299,10 +299,14 @@ static void note_kv(crumb_pipeline *p, bool by_pair, uint32_t n_past, uint32_t e
 static crumb_status run_pair(crumb_pipeline *p, const crumb_row *row, crumb_error *err) {
     CRUMB_TRY(move_kv(p, CRUMB_PHASE_DECODE, row->position, err));
     CRUMB_TRY(bring_kv(p, true, row->position, err));
+    const crumb_pair_stats before = crumb_pair_get_stats(p->pair);
     const uint64_t start = crumb_now_ns();
     CRUMB_TRY(crumb_pair_run(p->pair, row, &p->failed, err));
-    crumb_watch_span(&p->watch, CRUMB_WATCH_PAIR, p->pair_row.at_none_ns + p->pair_row.per_position_ns * row->position,
-                     (double)(crumb_now_ns() - start));
+    const double ns = (double)(crumb_now_ns() - start);
+    const crumb_pair_stats after = crumb_pair_get_stats(p->pair);
+    const double busy_ns[2] = {(double)(after.busy_ns[0] - before.busy_ns[0]),
+                               (double)(after.busy_ns[1] - before.busy_ns[1])};
+    crumb_watch_pair(&p->watch, &p->pair_row, row->position, busy_ns, ns);
     note_kv(p, true, row->position, row->position + 1);
     return CRUMB_OK;
 }

@@ -39,19 +39,44 @@ crumb_watch_line crumb_watch_predict_row(const crumb_model *m, size_t unit, uint
                         crumb_engine_advice_predict(m->advice, (size_t)device, first, end, &far));
 }
 
-crumb_watch_line crumb_watch_predict_split(const crumb_model *m, double share) {
-    double ns[2] = {0, 0};
-    if (device_of(m, 0) <= 0) return (crumb_watch_line){0, 0};
-    for (int i = 0; i < 2; i++) {
-        const crumb_cost_phase phase = {.n_rows = 1, .n_past = i ? FAR : 0};
-        for (uint32_t l = 0; l < m->advice->problem.n_layers; l++) {
-            crumb_cost cost;
-            crumb_cost_of_split(&m->advice->machine.device[m->advice->gpu], &m->advice->machine.device[0],
-                                &m->advice->layers[l], &phase, share, &cost);
-            ns[i] += cost.ns;
+/* Split layers on devices that take `factor` times as long as the profile says. */
+static double split_ns(const crumb_model *m, double share, const double factor[2], uint32_t n_past, double part_ns[2],
+                       double *exchange_ns) {
+    const crumb_engine_advice *a = m->advice;
+    const crumb_profile_device devices[] = {crumb_cost_corrected(&a->machine.device[a->gpu], factor[0]),
+                                            crumb_cost_corrected(&a->machine.device[0], factor[1])};
+    const crumb_cost_phase phase = {.n_rows = 1, .n_past = n_past};
+    double ns = 0;
+    part_ns[0] = part_ns[1] = *exchange_ns = 0;
+    for (uint32_t l = 0; l < a->problem.n_layers; l++) {
+        crumb_cost cost;
+        crumb_cost_of_split(&devices[0], &devices[1], &a->layers[l], &phase, share, &cost);
+        ns += cost.ns;
+        *exchange_ns += cost.exchange_ns;
+        for (int i = 0; i < 2; i++) {
+            crumb_cost_of_layer(&devices[i], &a->layers[l], &phase, i ? 1 - share : share, true, &cost);
+            part_ns[i] += cost.ns;
         }
     }
-    return line_through(ns[0], ns[1]);
+    return ns;
+}
+
+crumb_watch_split crumb_watch_predict_split(crumb_watch *w, const crumb_model *m, double share) {
+    static const double as_measured[2] = {1, 1};
+    crumb_watch_split s = {.exchange_ns = 0};
+    double near[2], far[2], unused;
+    if (device_of(m, 0) <= 0) return s;
+    const crumb_correction *c = &m->advice->correction;
+    const double found[2] = {
+        crumb_correction_together(c, m->advice->gpu, CRUMB_PHASE_DECODE, CRUMB_SPAN_LAYERS),
+        crumb_correction_together(c, 0, CRUMB_PHASE_DECODE, CRUMB_SPAN_LAYERS),
+    };
+    const double at_none_ns = split_ns(m, share, as_measured, 0, near, &s.exchange_ns);
+    s.row = line_through(at_none_ns, split_ns(m, share, as_measured, FAR, far, &unused));
+    for (int i = 0; i < 2; i++) s.part[i] = line_through(near[i], far[i]);
+    if (at_none_ns > 0)
+        w->factor[CRUMB_WATCH_PAIR][CRUMB_PHASE_DECODE] = split_ns(m, share, found, 0, near, &unused) / at_none_ns;
+    return s;
 }
 
 /* ---- times ----------------------------------------------------------------------------------------------------- */
@@ -59,6 +84,25 @@ crumb_watch_line crumb_watch_predict_split(const crumb_model *m, double share) {
 void crumb_watch_span(crumb_watch *w, size_t unit, double predicted_ns, double measured_ns) {
     w->predicted_ns[unit] += predicted_ns;
     w->measured_ns[unit] += measured_ns;
+}
+
+static double at(crumb_watch_line line, uint32_t n_past) {
+    return line.at_none_ns + line.per_position_ns * n_past;
+}
+
+static void push(crumb_watch_ratios *r, double ratio) {
+    r->value[r->n++ % CRUMB_WATCH_WINDOW] = (float)ratio;
+}
+
+void crumb_watch_pair(crumb_watch *w, const crumb_watch_split *predicted, uint32_t n_past, const double busy_ns[2],
+                      double wall_ns) {
+    const double longer = busy_ns[0] > busy_ns[1] ? busy_ns[0] : busy_ns[1], apart = wall_ns - predicted->exchange_ns;
+    crumb_watch_span(w, CRUMB_WATCH_PAIR, at(predicted->row, n_past), wall_ns);
+    for (int i = 0; i < 2; i++) {
+        const double part_ns = at(predicted->part[i], n_past);
+        if (part_ns > 0 && busy_ns[i] > 0)
+            push(&w->together[i], busy_ns[i] / part_ns * (apart > longer ? apart / longer : 1));
+    }
 }
 
 void crumb_watch_batch(crumb_watch *w, const crumb_model *m, size_t unit, uint32_t first, uint32_t end, uint32_t n_rows,
@@ -76,8 +120,7 @@ void crumb_watch_run(crumb_watch *w, crumb_phase phase, uint32_t n_rows, double 
         crumb_watch_ratios *r = &w->ratios[u][phase];
         predicted += w->factor[u][phase] * w->predicted_ns[u];
         measured += w->measured_ns[u];
-        if (w->predicted_ns[u] > 0)
-            r->value[r->n++ % CRUMB_WATCH_WINDOW] = (float)(w->measured_ns[u] / w->predicted_ns[u]);
+        if (w->predicted_ns[u] > 0) push(r, w->measured_ns[u] / w->predicted_ns[u]);
         w->predicted_ns[u] = w->measured_ns[u] = 0;
     }
     if (phase == CRUMB_PHASE_DECODE) {
@@ -95,25 +138,33 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-double crumb_watch_ratio(const crumb_watch *w, size_t unit, crumb_phase phase) {
-    const crumb_watch_ratios *r = &w->ratios[unit][phase];
+static double median(const crumb_watch_ratios *r, uint32_t fewest) {
     crumb_watch_ratios sorted = *r;
     const uint32_t n = r->n < CRUMB_WATCH_WINDOW ? r->n : CRUMB_WATCH_WINDOW;
-    if (n == 0 || (phase == CRUMB_PHASE_DECODE && n < FEWEST_TOKENS)) return 0;
+    if (n == 0 || n < fewest) return 0;
     qsort(sorted.value, n, sizeof *sorted.value, by_size);
     return (double)sorted.value[n / 2];
 }
 
+double crumb_watch_ratio(const crumb_watch *w, size_t unit, crumb_phase phase) {
+    return median(&w->ratios[unit][phase], phase == CRUMB_PHASE_DECODE ? FEWEST_TOKENS : 1);
+}
+
+double crumb_watch_together(const crumb_watch *w, size_t unit) {
+    return median(&w->together[unit], FEWEST_TOKENS);
+}
+
 void crumb_watch_learn(const crumb_watch *w, const crumb_model *m) {
-    double ratios[CRUMB_PROFILE_MAX_DEVICES][CRUMB_PHASE_COUNT] = {{0}};
+    double ratios[CRUMB_PROFILE_MAX_DEVICES][CRUMB_HISTORY_KINDS] = {{0}};
     bool any = false;
     crumb_error err = {0};
     if (!m->advice || !m->advice->known || !m->advice->learns) return;
     for (size_t u = 0; u < m->n_units; u++)
-        for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++) {
-            const double ratio = crumb_watch_ratio(w, u, (crumb_phase)phase);
+        for (int kind = 0; kind < CRUMB_HISTORY_KINDS; kind++) {
+            const double ratio = kind == CRUMB_HISTORY_TOGETHER ? crumb_watch_together(w, u)
+                                                                : crumb_watch_ratio(w, u, (crumb_phase)kind);
             if (!(ratio > 0)) continue;
-            ratios[device_of(m, u)][phase] = ratio;
+            ratios[device_of(m, u)][kind] = ratio;
             any = true;
         }
     if (any && crumb_engine_history_note(&m->advice->machine, m->advice->id, ratios, &err) != CRUMB_OK)

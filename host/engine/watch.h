@@ -26,6 +26,7 @@ typedef struct crumb_watch {
     double factor[CRUMB_WATCH_UNITS][CRUMB_PHASE_COUNT]; /* by which earlier sessions correct predictions */
     crumb_watch_phase phase[CRUMB_PHASE_COUNT];          /* decoding: of single rows */
     crumb_watch_ratios ratios[CRUMB_WATCH_UNITS][CRUMB_PHASE_COUNT];
+    crumb_watch_ratios together[CRUMB_ENGINE_MAX_UNITS]; /* of each unit's part of split layers */
     double overhead_ns; /* of single rows: what passed outside of the devices' work, moving keys and values apart */
     uint64_t n_single;
     /* of the run under way */
@@ -37,15 +38,27 @@ typedef struct crumb_watch_line {
     double at_none_ns, per_position_ns;
 } crumb_watch_line;
 
+/* What all layers take for a single row when they are split, by the profile alone; zeroed: nothing is predicted. */
+typedef struct crumb_watch_split {
+    crumb_watch_line row;                          /* of each layer the part that takes longer, and the exchanges */
+    crumb_watch_line part[CRUMB_ENGINE_MAX_UNITS]; /* each unit's, if it never had to wait */
+    double exchange_ns;
+} crumb_watch_split;
+
 void crumb_watch_init(crumb_watch *w, const crumb_model *m);
 
 /* Zeros where nothing is predicted for this model. `unit`: of its units. */
 crumb_watch_line crumb_watch_predict_row(const crumb_model *m, size_t unit, uint32_t first, uint32_t end);
-/* The same of all layers, split: `share` of each on the first unit. */
-crumb_watch_line crumb_watch_predict_split(const crumb_model *m, double share);
+/* The same of all layers, split: `share` of each on the first unit. From now on the pair's rows are expected to differ
+ * from that as earlier sessions have found for such a share. */
+crumb_watch_split crumb_watch_predict_split(crumb_watch *w, const crumb_model *m, double share);
 
 /* A span has run. predicted_ns 0: nobody knows. */
 void crumb_watch_span(crumb_watch *w, size_t unit, double predicted_ns, double measured_ns);
+/* A row of split layers has, behind n_past positions: each unit was busy for so long, and all was done after wall_ns.
+ */
+void crumb_watch_pair(crumb_watch *w, const crumb_watch_split *predicted, uint32_t n_past, const double busy_ns[2],
+                      double wall_ns);
 /* A span of many rows has; for a short one nothing is predicted. */
 void crumb_watch_batch(crumb_watch *w, const crumb_model *m, size_t unit, uint32_t first, uint32_t end, uint32_t n_rows,
                        uint32_t n_past, double measured_ns);
@@ -54,6 +67,9 @@ void crumb_watch_run(crumb_watch *w, crumb_phase phase, uint32_t n_rows, double 
 
 /* The median of what is known of a unit in a phase; 0: too little. */
 double crumb_watch_ratio(const crumb_watch *w, size_t unit, crumb_phase phase);
+/* The same of a unit's part of split layers. Time that the two have waited for each other, beyond what exchanges should
+ * take, counts with both alike: what is then predicted is what the row took. */
+double crumb_watch_together(const crumb_watch *w, size_t unit);
 /* Corrects the stored profile by what this session has found, where it has seen enough. */
 void crumb_watch_learn(const crumb_watch *w, const crumb_model *m);
 

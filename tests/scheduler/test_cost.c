@@ -122,6 +122,13 @@ static void corrections_follow_what_is_measured(void **state) {
     assert_true(fabs(crumb_correction_factor(&c, 1, CRUMB_PHASE_DECODE, CRUMB_SPAN_HEAD) - 0.8) < 1e-6);
     equal(crumb_correction_factor(&c, 0, CRUMB_PHASE_DECODE, CRUMB_SPAN_HEAD), 1);
     equal(crumb_correction_factor(&c, 1, CRUMB_PHASE_PREFILL, CRUMB_SPAN_HEAD), 1);
+    /* of split layers: as alone, until some have been measured; decoding's only */
+    equal(crumb_correction_together(NULL, 1, CRUMB_PHASE_DECODE, CRUMB_SPAN_HEAD), 1);
+    equal(crumb_correction_together(&c, 1, CRUMB_PHASE_DECODE, CRUMB_SPAN_HEAD),
+          crumb_correction_factor(&c, 1, CRUMB_PHASE_DECODE, CRUMB_SPAN_HEAD));
+    c.together[1] = 3;
+    equal(crumb_correction_together(&c, 1, CRUMB_PHASE_DECODE, CRUMB_SPAN_HEAD), 3);
+    equal(crumb_correction_together(&c, 1, CRUMB_PHASE_PREFILL, CRUMB_SPAN_HEAD), 1);
 }
 
 int main(void) {

@@ -38,6 +38,17 @@ static void what_several_sessions_find_is_believed(void **state) {
     assert_true(factor(&h, 0, CRUMB_PHASE_DECODE) == 1);
 }
 
+/* The part of split layers has numbers of its own. */
+static void together_is_apart(void **state) {
+    (void)state;
+    crumb_history h = {0};
+    crumb_correction c;
+    for (int i = 0; i < 8; i++) crumb_history_note(&h, 1, CRUMB_HISTORY_TOGETHER, 2);
+    crumb_history_correct(&h, &c);
+    assert_true(fabs(c.together[1] - 2) < 1e-3 && c.together[0] == 0);
+    assert_true(factor(&h, 1, CRUMB_PHASE_DECODE) == 1 && factor(&h, 1, CRUMB_PHASE_PREFILL) == 1);
+}
+
 static void one_odd_session_changes_nothing(void **state) {
     (void)state;
     static const double odd[] = {0.001, 0.5, 3, 1000, INFINITY, NAN, -1, 0};
@@ -67,12 +78,13 @@ static void the_text_says_all_of_it(void **state) {
     crumb_error err = {0};
     for (int i = 0; i < 7; i++) crumb_history_note(&h, 1, CRUMB_PHASE_PREFILL, 1 + 0.1 * i);
     crumb_history_note(&h, 0, CRUMB_PHASE_DECODE, 0.7);
+    crumb_history_note(&h, 0, CRUMB_HISTORY_TOGETHER, 1.3);
     char *text = crumb_history_print(&h, &machine, 42);
     assert_non_null(text);
     assert_int_equal(crumb_history_parse(text, strlen(text), &machine, 42, &again, &err), CRUMB_OK);
     for (size_t d = 0; d < 2; d++)
-        for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++) {
-            const crumb_history_entry *a = &h.entry[d][phase], *b = &again.entry[d][phase];
+        for (int kind = 0; kind < CRUMB_HISTORY_KINDS; kind++) {
+            const crumb_history_entry *a = &h.entry[d][kind], *b = &again.entry[d][kind];
             assert_int_equal(a->n, b->n);
             assert_true(fabs(a->factor - b->factor) < 1e-12); /* the text has 15 digits */
             for (int i = 0; i < CRUMB_HISTORY_SESSIONS; i++) assert_true(fabs(a->last[i] - b->last[i]) < 1e-12);
@@ -118,9 +130,13 @@ static void texts_that_are_wrong_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_corrected_at_first),   cmocka_unit_test(what_several_sessions_find_is_believed),
-        cmocka_unit_test(one_odd_session_changes_nothing), cmocka_unit_test(factors_stay_within_bounds),
-        cmocka_unit_test(the_text_says_all_of_it),         cmocka_unit_test(texts_that_are_wrong_are_refused),
+        cmocka_unit_test(nothing_is_corrected_at_first),
+        cmocka_unit_test(what_several_sessions_find_is_believed),
+        cmocka_unit_test(one_odd_session_changes_nothing),
+        cmocka_unit_test(factors_stay_within_bounds),
+        cmocka_unit_test(together_is_apart),
+        cmocka_unit_test(the_text_says_all_of_it),
+        cmocka_unit_test(texts_that_are_wrong_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,15 +111,29 @@ static crumb_status state_problem(const cli_options *o, plan *p, crumb_error *er
 
 /* ---- decoding split, on virtual devices ------------------------------------------------------------------------ */
 
+/* As measured since, where it has been. */
+static crumb_profile_device decoding_device(const plan *p, size_t device, bool together) {
+    double (*const factor)(const crumb_correction *, size_t, crumb_phase, crumb_span_kind) =
+        together ? crumb_correction_together : crumb_correction_factor;
+    return crumb_cost_corrected(&p->machine.profile.device[device],
+                                factor(&p->machine.correction, device, CRUMB_PHASE_DECODE, CRUMB_SPAN_LAYERS));
+}
+
 /* Both as fast as the placement's figures say: what a device takes for a whole token alone is its time for bytes and
  * for launches. */
 static crumb_sim_device virtual_device(const plan *p, size_t device, const crumb_cost_phase *phase) {
+    const crumb_profile_device alone = decoding_device(p, device, false);
     crumb_cost sum = {.ns = 0}, one;
     for (uint32_t i = 0; i < p->problem.n_layers; i++) {
-        crumb_cost_of_layer(&p->machine.profile.device[device], &p->layers[i], phase, 1, false, &one);
+        crumb_cost_of_layer(&alone, &p->layers[i], phase, 1, false, &one);
         crumb_cost_add(&sum, &one);
     }
     return (crumb_sim_device){.gb_s = sum.bytes / (sum.ns - sum.launch_ns), .fixed_ns = sum.launch_ns};
+}
+
+/* Of its bandwidth, while the other device reads as well. */
+static double kept_together(const plan *p, size_t device) {
+    return decoding_device(p, device, true).together_gb_s / decoding_device(p, device, false).read_gb_s;
 }
 
 static void simulate_split(plan *p) {
@@ -133,10 +147,9 @@ static void simulate_split(plan *p) {
                            .token_bytes = sum->bytes,
                            .exchange_ns = sum->exchange_ns,
                            .seed = 1};
-    if (a->kind != CRUMB_PROFILE_DISCRETE && b->kind != CRUMB_PROFILE_DISCRETE) {
-        const double kept = a->together_gb_s / a->read_gb_s, kept_b = b->together_gb_s / b->read_gb_s;
-        m.shared_gb_s = m.device[0].gb_s * kept + m.device[1].gb_s * kept_b;
-    }
+    if (a->kind != CRUMB_PROFILE_DISCRETE && b->kind != CRUMB_PROFILE_DISCRETE)
+        m.shared_gb_s =
+            m.device[0].gb_s * kept_together(p, part->device) + m.device[1].gb_s * kept_together(p, part->other);
     const uint32_t share = (uint32_t)(part->share * SPLIT_STEPS + 0.5);
     const crumb_split_params params = {
         .n_steps = SPLIT_STEPS, .share = share, .alone = m.device[0].gb_s >= m.device[1].gb_s ? SPLIT_STEPS : 0};
