@@ -2,7 +2,9 @@
 fail, once or for good. Wherever that is, the run ends with the text of an undisturbed one, or with a clear error; once it
 has begun to print, always with the text.
 
-usage: test_faults.py [--all|--once]    every call, or one of each function, and not three of each and a sample of others"""
+usage: test_faults.py [--all|--once]    every call, or one of each function, and not three of each and a sample of others
+
+Calls are counted on a model of one layer, with a warm cache; devices that share layers have the five of the whole model."""
 import collections
 import os
 import random
@@ -13,9 +15,11 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from one_layer import write_one_layer
 from system_loader import system_loader
 
 COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ.get("CRUMB_FAULTS_LAYER")  # none: Level Zero
+MODEL = Path(__file__).resolve().parents[2] / "tools/train/model/crumb-tiny.gguf"
 ALL, ONCE = "--all" in sys.argv, "--once" in sys.argv
 SAMPLE, SEED = 12, 20261122
 BACKEND, CODES = ("cl", "CL_OUT_OF_RESOURCES") if LAYER else ("ze", "ZE_RESULT_ERROR_DEVICE_LOST")
@@ -36,10 +40,16 @@ class Faults(unittest.TestCase):
             own = Path(cls.folder.name, "cache/crumb")
             own.mkdir(mode=0o700, parents=True)
             (own / "ze-modules").symlink_to(kept)
+        cls.one_layer = Path(cls.folder.name, "one-layer.gguf")
+        write_one_layer(MODEL, cls.one_layer)
         cls.run_crumb()  # fills the cache of programs and of what devices there are
         log = Path(cls.folder.name, "calls")
-        cls.right = cls.run_crumb(CRUMB_FAULT_LOG=str(log))
+        cls.right, cls.right_of_five = cls.run_one(CRUMB_FAULT_LOG=str(log)), cls.run_crumb()
         cls.calls = log.read_text().split()
+
+    @classmethod
+    def run_one(cls, **settings):
+        return cls.run_crumb("-m", str(cls.one_layer), **settings)
 
     @classmethod
     def run_crumb(cls, *more, **settings):
@@ -63,10 +73,10 @@ class Faults(unittest.TestCase):
         some |= set(random.Random(SEED).sample(numbers, SAMPLE))
         return [(n, how) for n in (numbers if ALL else sorted(some)) for how in hows]
 
-    def check(self, done, what):
+    def check(self, done, what, right):
         self.assertIn(done.returncode, range(0, 10), f"{what}: {done.stderr}")  # never a signal
         if done.returncode == 0:
-            self.assertEqual(done.stdout, self.right.stdout, f"{what}: {done.stderr}")
+            self.assertEqual(done.stdout, right.stdout, f"{what}: {done.stderr}")
             taken = re.findall("the CPU goes on in its place", done.stderr)
             self.assertLessEqual(len(taken), 1, f"{what}: {done.stderr}")
             return "taken over" if taken else "unharmed"
@@ -80,7 +90,7 @@ class Faults(unittest.TestCase):
         ends = collections.Counter()
         for n, how in self.chosen():
             what = f"call {n} of {len(self.calls)}, {self.calls[n - 1]}{how}"
-            ends[self.check(self.run_crumb(CRUMB_FAULT=f"{n}{how}"), what)] += 1
+            ends[self.check(self.run_one(CRUMB_FAULT=f"{n}{how}"), what, self.right)] += 1
         print(f"{len(self.calls)} calls of {len(set(self.calls))} functions: {dict(ends)}")
         self.assertGreater(ends["taken over"], 0)
         self.assertGreater(ends["error"], 0)
@@ -88,16 +98,16 @@ class Faults(unittest.TestCase):
     def test_with_layers_on_both(self):
         """In the middle of decoding, where the CPU has half of the layers already."""
         log = Path(self.folder.name, "calls of some layers")
-        self.assertEqual(self.run_crumb("-ngl", "3", CRUMB_FAULT_LOG=str(log)).stdout, self.right.stdout)
+        self.assertEqual(self.run_crumb("-ngl", "3", CRUMB_FAULT_LOG=str(log)).stdout, self.right_of_five.stdout)
         done = self.run_crumb("-ngl", "3", CRUMB_FAULT=f"{len(log.read_text().split()) * 9 // 10}:lost")
-        self.assertEqual(self.check(done, "-ngl 3"), "taken over")
+        self.assertEqual(self.check(done, "-ngl 3", self.right_of_five), "taken over")
 
     def test_with_layers_divided(self):
         """One device fails while the other waits for its part."""
         log, split = Path(self.folder.name, "calls of a pair"), ("--device", "cpu+gpu0", "--split", "0.5")
-        self.assertEqual(self.run_crumb(*split, CRUMB_FAULT_LOG=str(log)).stdout, self.right.stdout)
+        self.assertEqual(self.run_crumb(*split, CRUMB_FAULT_LOG=str(log)).stdout, self.right_of_five.stdout)
         done = self.run_crumb(*split, CRUMB_FAULT=f"{len(log.read_text().split()) * 9 // 10}:lost")
-        self.assertEqual(self.check(done, "split"), "taken over")
+        self.assertEqual(self.check(done, "split", self.right_of_five), "taken over")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""Weights lie in memory once where an integrated GPU and the CPU both compute: the peak of a real model's process, whose
-weights are most of it, on a driver that claims to be such a GPU (claims_layer.c)."""
+"""Weights lie in memory once where an integrated GPU and the CPU both compute, and so do keys and values: the peak of a real
+model's process, whose weights are most of it, on a driver that claims to be such a GPU (claims_layer.c). What crumb says
+that plans take as scratch is printed beside it: with the layers in turns each has plans of its own, 31 times two of
+them, and nothing else is larger than on one device."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,20 +36,23 @@ class Memory(unittest.TestCase):
         cls.model = real_model()
 
     def peak(self, *arguments, **settings):
-        """Most memory that the process had, and the text."""
+        """Most memory that the process had, the text, the placement, and MB of weights, keys and values, and scratch."""
         libraries = f"{self.folder.name}:{os.environ.get('LD_LIBRARY_PATH', '')}"
         environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "OPENCL_LAYERS": LAYER, "CRUMB_CLAIM": "gpu",
                        "XDG_CACHE_HOME": str(Path(self.folder.name, "cache")), **settings}
-        command = [COMMAND, "run", "-m", self.model, "--json", "--verify", "off", "--profile", "none", "-p",
+        command = [COMMAND, "run", "-v", "-m", self.model, "--json", "--verify", "off", "--profile", "none", "-p",
                    "The capital of France is " * 4, "-n", "4", "--temp", "0", "-c", "256", "-ub", "32", *arguments]
-        with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, text=True) as p:
+        notes = Path(self.folder.name, "notes")
+        with notes.open("w") as log, subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
+                                                      stdout=subprocess.PIPE, stderr=log, text=True) as p:
             lines = p.stdout.read().splitlines()
             _, status, usage = os.wait4(p.pid, 0)
             p.returncode = os.waitstatus_to_exitcode(status)
-        self.assertEqual(p.returncode, 0)
+        self.assertEqual(p.returncode, 0, notes.read_text())
         events = [json.loads(line) for line in lines]
-        return usage.ru_maxrss * 1024, "".join(e["text"] for e in events if e["event"] == "text"), events[0]["placement"]
+        said = re.search(r"memory: weights (\S+) MB, .* f16 (\S+) MB, scratch (\S+) MB", notes.read_text())
+        return (usage.ru_maxrss * 1024, "".join(e["text"] for e in events if e["event"] == "text"),
+                events[0]["placement"], [float(x) for x in said.groups()])
 
     def warm(self, *arguments, **settings):
         """The same of a second run: building kernels takes more memory than the model."""
@@ -56,12 +62,15 @@ class Memory(unittest.TestCase):
     def test_both_devices_read_one_copy(self):
         weights = os.path.getsize(self.model)
         self.assertGreater(weights, 100e6)
-        alone, text, _ = self.warm("--device", "gpu0")
-        for settings, arguments in (({"CRUMB_PLACE": "g:c"}, ["gpu0"]), ({}, ["cpu+gpu0", "--split", "0.5"])):
-            both, same, placement = self.warm("--device", *arguments, **settings)
-            print(f"{settings} {arguments}: {both / 1e6:.0f} MB, gpu0 alone {alone / 1e6:.0f}, weights {weights / 1e6:.0f}")
+        alone, text, _, memory = self.warm("--device", "gpu0")
+        for settings, arguments in (({"CRUMB_PLACE": "g:c"}, ["gpu0"]), ({"CRUMB_PLACE": "gc"}, ["gpu0"]),
+                                    ({}, ["cpu+gpu0", "--split", "0.5"])):
+            both, same, placement, now = self.warm("--device", *arguments, **settings)
+            print(f"{settings} {arguments}: {both / 1e6:.0f} MB, gpu0 alone {alone / 1e6:.0f}, weights {weights / 1e6:.0f}; "
+                  f"scratch, as far as it is touched: {now[2]:.0f} MB, alone {memory[2]:.0f}")
             self.assertIn("cpu", placement)
             self.assertEqual(same, text)
+            self.assertEqual(now[:2], memory[:2])  # weights, and keys and values
             self.assertLess(both - alone, 0.25 * weights)
 
 
