@@ -1,5 +1,5 @@
-/* Checkpoints: folders as Hugging Face's transformers writes them, with config.json, safetensors (plain, or packed as
- * BitNet, GPTQ and AWQ do) and tokenizer.json.
+/* Checkpoints: folders as Hugging Face's transformers writes them, with config.json, safetensors (plain, packed as
+ * BitNet, GPTQ and AWQ do, or trained on few levels as ParetoQ does) and tokenizer.json.
  * One becomes what a GGUF file of the same model would say, so that nothing behind this knows the difference. */
 #ifndef CRUMB_CHECKPOINT_CHECKPOINT_H
 #define CRUMB_CHECKPOINT_CHECKPOINT_H

@@ -203,6 +203,19 @@ static crumb_status put_window(const reader *r) {
     return CRUMB_OK;
 }
 
+/* ParetoQ's training says how many bits its weights have; 16 and more are none of its quantizers. */
+static crumb_status read_w_bits(const reader *r) {
+    const cJSON *bits = checkpoint_get(r->root, "w_bits");
+    if (!bits || r->c->packing.method != CHECKPOINT_PLAIN) return CRUMB_OK;
+    if (!cJSON_IsNumber(bits) || bits->valuedouble != floor(bits->valuedouble) || bits->valuedouble < 0)
+        return damaged(r, "w_bits", "not a number of bits");
+    if (bits->valuedouble >= 16) return CRUMB_OK;
+    if (bits->valuedouble > 4) return unsupported(r, "w_bits", "a number of bits other than 0 to 4");
+    r->c->packing.method = CHECKPOINT_PARETOQ;
+    r->c->packing.bits = (uint8_t)bits->valuedouble;
+    return CRUMB_OK;
+}
+
 crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, crumb_gguf_builder *keys,
                                     crumb_error *err) {
     const reader r = {.root = root, .c = c, .keys = keys, .err = err};
@@ -213,5 +226,6 @@ crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, cru
     CRUMB_TRY(put_window(&r));
     c->tied = is_true(root, "tie_word_embeddings");
     CRUMB_TRY(checkpoint_packing_read(checkpoint_get(root, "quantization_config"), c->path, &c->packing, err));
+    CRUMB_TRY(read_w_bits(&r));
     return keys->status;
 }

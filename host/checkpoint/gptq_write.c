@@ -331,6 +331,10 @@ static crumb_status write_model(writing *x, const char *path, uint64_t *n_kept, 
 
 static crumb_status write_folder(writing *x, cJSON *root, uint64_t *n_kept, crumb_error *err) {
     char path[CHECKPOINT_MAX_PATH], old[CHECKPOINT_MAX_PATH];
+    const cJSON *w_bits = checkpoint_get(root, "w_bits");
+    if (cJSON_IsNumber(w_bits) && w_bits->valuedouble < 16)
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
+                          "%s: its weights were trained on few levels (w_bits): crumb convert keeps these", x->w->from);
     if (checkpoint_get(root, "quantization_config"))
         return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s: its weights are packed already (quantization_config)",
                           x->w->from);

@@ -41,8 +41,14 @@ typedef struct checkpoint_config {
     uint32_t n_divisors;                 /* 0: none */
     float divisors[CHECKPOINT_MAX_ROPE]; /* of frequencies, by Llama 3's scaling */
     struct checkpoint_packing {
-        enum checkpoint_method { CHECKPOINT_PLAIN, CHECKPOINT_BITNET, CHECKPOINT_GPTQ, CHECKPOINT_AWQ } method;
-        uint8_t bits;        /* 2, 3, 4, 8; BITNET: 2 */
+        enum checkpoint_method {
+            CHECKPOINT_PLAIN,
+            CHECKPOINT_BITNET,
+            CHECKPOINT_GPTQ,
+            CHECKPOINT_AWQ,
+            CHECKPOINT_PARETOQ
+        } method;
+        uint8_t bits;        /* 2, 3, 4, 8; BITNET: 2; PARETOQ: 0 to 4 as config.json's w_bits, 0 being ternary */
         uint32_t group;      /* weights that share a scale where no g_idx says so; 0: a whole row */
         bool zeros_less_one; /* zero points are stored less one (GPTQ's first version) */
         bool divides;        /* BITNET: by its scales, and not multiplies with them */
@@ -61,6 +67,16 @@ crumb_status checkpoint_vocabulary_read(const char *folder, const cJSON *root, c
 
 /* ---- packed.c: low-bit weights ------------------------------------------------------------------------------- */
 
+/* Levels that weights were trained on, as multiples of a row's unit, by their bits (levels.c). */
+enum checkpoint_levels {
+    CHECKPOINT_LEVELS_SIGN,    /* -1, 1 */
+    CHECKPOINT_LEVELS_TERNARY, /* -1, 0, 1 */
+    CHECKPOINT_LEVELS_SEQ,     /* -3, -1, 1, 3: ParetoQ's stretched ones */
+    CHECKPOINT_LEVELS_3_BITS,  /* -4 to 3 */
+    CHECKPOINT_LEVELS_4_BITS,  /* -8 to 7 */
+    CHECKPOINT_LEVELS_COUNT
+};
+
 /* What a tensor of the result is made from. */
 typedef struct checkpoint_tensor {
     char name[112];
@@ -73,7 +89,10 @@ typedef struct checkpoint_tensor {
         CHECKPOINT_CODES,    /* GPTQ's and AWQ's: blocks of 32 with scale and min */
         CHECKPOINT_HALVES,   /* the same where blocks of columns do not share scales in any order: f16, as transformers
                                 makes it */
+        CHECKPOINT_LEVELS,   /* floats that were trained on few levels */
     } kind;
+    enum checkpoint_levels levels; /* of CHECKPOINT_LEVELS, and its type */
+    crumb_type becomes;
     const crumb_safetensor *from;                      /* codes where it is packed */
     const crumb_safetensor *scales, *zeros, *group_of; /* of packed ones; group_of: a group for each column, or NULL */
     const struct checkpoint_packing *packing;
@@ -95,11 +114,26 @@ crumb_status checkpoint_packing_read(const cJSON *quantization, const char *path
 bool checkpoint_is_packed(const struct checkpoint_packing *p, const char *part, crumb_dtype dtype);
 /* Whether a part belongs to packed weights that stand beside it. */
 bool checkpoint_is_beside(const struct checkpoint_packing *p, const char *part);
+/* The tensor beside t->from whose name ends with `part`; NULL: there is none. */
+const crumb_safetensor *checkpoint_beside(const crumb_safetensors *files, const checkpoint_tensor *t, const char *part);
+/* 32 codes as a stream of bits, lowest first: 4 bytes a bit. */
+void checkpoint_put_codes(const uint8_t codes[32], unsigned bits, uint8_t *out);
 /* Finds what stands beside t->from, checks all shapes and fills the rest of t, and of d type, id, dims and order. */
 crumb_status checkpoint_packed_plan(crumb_safetensors *files, checkpoint_tensor *t, crumb_gguf_tensor *d,
                                     crumb_error *err);
 /* Writes all its bytes. Runs inside crumb_file_guard. */
 crumb_status checkpoint_packed_make(crumb_safetensors *files, const checkpoint_tensor *t, uint8_t *out,
+                                    crumb_error *err);
+
+/* ---- levels.c: weights trained on few levels ----------------------------------------------------------------- */
+
+/* Whether the matrix t->from is on levels: those of t->levels where t->scales says where they lie; else whether all its
+ * rows are on levels of one kind. If so (*found), fills the rest of t, and of d type, id and dims. Reads all weights of
+ * a matrix that is on levels, and some rows of others. */
+crumb_status checkpoint_levels_plan(crumb_safetensors *files, checkpoint_tensor *t, crumb_gguf_tensor *d, bool *found,
+                                    crumb_error *err);
+/* Writes all its bytes. Runs inside crumb_file_guard. */
+crumb_status checkpoint_levels_make(crumb_safetensors *files, const checkpoint_tensor *t, uint8_t *out,
                                     crumb_error *err);
 
 /* ---- tensors.c ----------------------------------------------------------------------------------------------- */

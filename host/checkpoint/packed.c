@@ -108,11 +108,12 @@ crumb_status checkpoint_packing_read(const cJSON *quantization, const char *path
 
 bool checkpoint_is_packed(const struct checkpoint_packing *p, const char *part, crumb_dtype dtype) {
     if (p->method == CHECKPOINT_BITNET) return strcmp(part, "weight") == 0 && dtype == CRUMB_DTYPE_U8;
-    return p->method != CHECKPOINT_PLAIN && strcmp(part, "qweight") == 0;
+    return (p->method == CHECKPOINT_GPTQ || p->method == CHECKPOINT_AWQ) && strcmp(part, "qweight") == 0;
 }
 
 bool checkpoint_is_beside(const struct checkpoint_packing *p, const char *part) {
     if (p->method == CHECKPOINT_BITNET) return strcmp(part, "weight_scale") == 0;
+    if (p->method == CHECKPOINT_PARETOQ) return strcmp(part, "weight_clip_val") == 0;
     if (p->method == CHECKPOINT_PLAIN) return false;
     return strcmp(part, "qzeros") == 0 || strcmp(part, "scales") == 0 || strcmp(part, "g_idx") == 0;
 }
@@ -125,8 +126,8 @@ static crumb_status fail(const crumb_safetensors *files, const crumb_safetensor 
                       problem);
 }
 
-/* The tensor beside t->from whose name ends with `part`. */
-static const crumb_safetensor *beside(const crumb_safetensors *files, const checkpoint_tensor *t, const char *part) {
+const crumb_safetensor *checkpoint_beside(const crumb_safetensors *files, const checkpoint_tensor *t,
+                                          const char *part) {
     char name[512];
     const char *dot = strrchr(t->from->name, '.');
     const int n = snprintf(name, sizeof name, "%.*s.%s", (int)(dot - t->from->name), t->from->name, part);
@@ -153,7 +154,7 @@ static crumb_status plan_bitnet(const crumb_safetensors *files, checkpoint_tenso
     t->kind = CHECKPOINT_TERNARY;
     t->m = 4 * from->dims[0];
     t->k = from->dims[1];
-    t->scales = beside(files, t, "weight_scale");
+    t->scales = checkpoint_beside(files, t, "weight_scale");
     if (!t->scales) return fail(files, from, "there is no weight_scale beside it", err);
     if (!is_float(t->scales->dtype) || t->scales->n_values != 1) return fail(files, t->scales, "not one number", err);
     d->type = CRUMB_TYPE_I2_S;
@@ -173,9 +174,9 @@ static crumb_status check_grouped(const crumb_safetensors *files, checkpoint_ten
     if (t->k % BLOCK != 0 || t->m % BLOCK != 0) return fail(files, from, "rows or columns are no multiple of 32", err);
     if (t->k > UINT32_MAX) return fail(files, from, "too many columns", err);
     const uint64_t group = t->packing->group ? t->packing->group : t->k, n_groups = (t->k + group - 1) / group;
-    t->scales = beside(files, t, "scales");
-    t->zeros = beside(files, t, "qzeros");
-    t->group_of = awq ? NULL : beside(files, t, "g_idx");
+    t->scales = checkpoint_beside(files, t, "scales");
+    t->zeros = checkpoint_beside(files, t, "qzeros");
+    t->group_of = awq ? NULL : checkpoint_beside(files, t, "g_idx");
     if (!t->scales || !t->zeros) return fail(files, from, "there are no scales and qzeros beside it", err);
     if (!is_float(t->scales->dtype) || !is_shaped(t->scales, t->scales->dtype, n_groups, t->m))
         return fail(files, t->scales, "its shape does not fit the weights and group_size", err);
@@ -342,7 +343,7 @@ static crumb_status scale_of(const crumb_safetensors *files, const checkpoint_te
     return isfinite(*scale) ? CRUMB_OK : fail(files, t->scales, "NaN or infinite; the file is damaged", err);
 }
 
-static void put_codes(const uint8_t codes[BLOCK], unsigned bits, uint8_t *out) {
+void checkpoint_put_codes(const uint8_t codes[BLOCK], unsigned bits, uint8_t *out) {
     memset(out, 0, (size_t)4 * bits);
     for (unsigned i = 0; i < BLOCK; i++) {
         const unsigned at = i * bits, wide = (unsigned)codes[i] << at % 8;
@@ -369,7 +370,7 @@ static crumb_status make_block(const crumb_safetensors *files, const checkpoint_
     }
     memcpy(out, &scale, 4);
     memcpy(out + 4, &min, 4);
-    put_codes(codes, bits, out + 8);
+    checkpoint_put_codes(codes, bits, out + 8);
     return CRUMB_OK;
 }
 

@@ -105,6 +105,7 @@ typedef struct making {
 static crumb_status make_guarded(void *ctx, crumb_error *err) {
     const making *m = ctx;
     const checkpoint_tensor *t = m->t;
+    if (t->kind == CHECKPOINT_LEVELS) return checkpoint_levels_make(m->all->files, t, m->out, err);
     if (t->packing) return checkpoint_packed_make(m->all->files, t, m->out, err);
     const uint8_t *in = crumb_safetensors_data(m->all->files, t->from);
     const uint64_t n_rows = t->from->dims[0], row_bytes = t->from->n_bytes / n_rows;
@@ -168,6 +169,28 @@ static bool dense_type(crumb_dtype dtype, crumb_type *type, uint32_t *id) {
     }
 }
 
+/* A matrix on levels: *found says whether it is one. */
+static crumb_status add_levels(tensors *all, checkpoint_tensor *t, bool *found, crumb_error *err) {
+    static const enum checkpoint_levels of_bits[] = {CHECKPOINT_LEVELS_TERNARY, CHECKPOINT_LEVELS_SIGN,
+                                                     CHECKPOINT_LEVELS_SEQ, CHECKPOINT_LEVELS_3_BITS,
+                                                     CHECKPOINT_LEVELS_4_BITS};
+    crumb_gguf_tensor d = {.dims = {1, 1, 1, 1}};
+    const bool paretoq = all->packing.method == CHECKPOINT_PARETOQ, in_layer = strncmp(t->name, "blk.", 4) == 0;
+    *found = false;
+    t->scales = paretoq ? checkpoint_beside(all->files, t, "weight_clip_val") : NULL;
+    if (t->scales) t->levels = of_bits[all->packing.bits];
+    if (!t->scales && (!in_layer || (!paretoq && all->packing.method != CHECKPOINT_PLAIN))) return CRUMB_OK;
+    CRUMB_TRY(checkpoint_levels_plan(all->files, t, &d, found, err));
+    if (!*found && paretoq)
+        return fail(all, t->from,
+                    "neither weight_clip_val is beside it nor is it on levels, though config.json has w_bits", err);
+    if (!*found) return CRUMB_OK;
+    crumb_gguf_tensor *kept = add(all, t, d.type, d.type_id);
+    kept->n_dims = 2;
+    memcpy(kept->dims, d.dims, sizeof d.dims);
+    return CRUMB_OK;
+}
+
 static crumb_status add_dense(tensors *all, checkpoint_tensor *t, crumb_error *err) {
     const crumb_safetensor *from = t->from;
     crumb_type type;
@@ -177,6 +200,9 @@ static crumb_status add_dense(tensors *all, checkpoint_tensor *t, crumb_error *e
     if (from->n_values == 0) return fail(all, from, "it is empty", err);
     if (t->n_heads && (from->dims[0] % t->n_heads != 0 || from->dims[0] / t->n_heads % 2 != 0))
         return fail(all, from, "its rows are not whole heads of config.json", err);
+    bool on_levels = false;
+    if (from->n_dims == 2) CRUMB_TRY(add_levels(all, t, &on_levels, err));
+    if (on_levels) return CRUMB_OK;
     t->kind = from->n_dims == 1 ? CHECKPOINT_FLOATS : t->n_heads ? CHECKPOINT_ROWS : CHECKPOINT_AS_IT_IS;
     if (from->n_dims == 1) type = CRUMB_TYPE_F32, id = 0;
     crumb_gguf_tensor *d = add(all, t, type, id);
@@ -216,6 +242,9 @@ static crumb_status add_one(tensors *all, const checkpoint_config *c, const crum
     t.n_heads = heads_of(c, name);
     if (checkpoint_is_packed(&c->packing, part, from->dtype)) return add_packed(all, &t, name, err);
     if (checkpoint_is_beside(&c->packing, part)) return CRUMB_OK;
+    if (strcmp(part, "weight_clip_val") == 0)
+        return fail(all, from, "scales as ParetoQ trains them, but config.json has no w_bits that says of which levels",
+                    err);
     if (strcmp(part, "weight") != 0 && strcmp(part, "bias") != 0)
         return fail(all, from, "neither a weight nor a bias, nor what config.json's quantization_config asks for", err);
     snprintf(t.name, sizeof t.name, "%s.%s", name, part);

@@ -30,6 +30,9 @@ void crumb_type_encode_row(crumb_type type, crumb_encode_method method, const fl
  * an f16, and code - zero fits. Else false, and nothing is written. */
 bool crumb_type_recode_block(crumb_type from, const uint8_t *block, crumb_type to, uint8_t *out);
 
+/* Whether a block of INT2 holds ParetoQ's levels with an f16 as unit, which CRUMB_ENCODE_SEQ keeps as they are. */
+bool crumb_type_is_stretched(crumb_type type, const uint8_t *block);
+
 /* What a ternary tensor's scale depends on, added up over all rows of a tensor (start with zeros). */
 typedef struct crumb_ternary_sums {
     double abs;    /* sum of magnitudes */

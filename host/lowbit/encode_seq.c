@@ -106,3 +106,10 @@ void crumb_encode_seq_q2_k(const float *x, uint8_t *out) {
     crumb_put_f16(out + 80, unit);
     crumb_put_f16(out + 82, unit);
 }
+
+bool crumb_type_is_stretched(crumb_type type, const uint8_t *block) {
+    crumb_block_scales s;
+    if (type != CRUMB_TYPE_INT2) return false;
+    crumb_type_block_scales(type, block, &s);
+    return s.wide_min == s.wide_scale / 2 && as_f16((double)s.wide_min) == s.wide_min;
+}

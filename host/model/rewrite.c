@@ -196,6 +196,7 @@ typedef struct exactness {
     const crumb_gguf *g;
     const crumb_gguf_tensor *t;
     crumb_type to;
+    crumb_encode_method method;
     bool exact;
 } exactness;
 
@@ -206,26 +207,37 @@ static crumb_status check_blocks(void *ctx, crumb_error *err) {
     const uint8_t *data = crumb_gguf_tensor_data(e->g, e->t);
     uint8_t unused[64];
     (void)err;
-    e->exact = true;
+    e->exact = e->t->dims[0] % crumb_type_get_info(e->to)->block == 0;
     for (uint64_t at = 0; at < e->t->n_bytes && e->exact; at += block_bytes)
-        e->exact = crumb_type_recode_block(e->t->type, data + at, e->to, unused);
+        e->exact = e->method == CRUMB_ENCODE_SEQ ? crumb_type_is_stretched(e->t->type, data + at)
+                                                 : crumb_type_recode_block(e->t->type, data + at, e->to, unused);
     return CRUMB_OK;
 }
 
 crumb_status crumb_rewrite_same_type(const crumb_gguf *g, const crumb_gguf_tensor *t, crumb_type *out,
-                                     crumb_error *err) {
-    static const crumb_type candidates[] = {CRUMB_TYPE_Q4_0, CRUMB_TYPE_Q8_0};
+                                     crumb_encode_method *method, crumb_error *err) {
+    static const struct {
+        crumb_type to;
+        crumb_encode_method method;
+    } candidates[] = {{CRUMB_TYPE_Q2_K, CRUMB_ENCODE_SEQ},
+                      {CRUMB_TYPE_Q4_0, CRUMB_ENCODE_SEQ},
+                      {CRUMB_TYPE_Q4_0, CRUMB_ENCODE_RTN},
+                      {CRUMB_TYPE_Q8_0, CRUMB_ENCODE_RTN}};
     uint32_t id;
     *out = t->type;
+    *method = CRUMB_ENCODE_RTN;
     if (crumb_type_gguf_id(t->type, &id, NULL) == CRUMB_OK) return CRUMB_OK;
     *out = CRUMB_TYPE_F16;
     if (t->order) return CRUMB_OK; /* where its columns belong, blocks of them have not one scale */
     CRUMB_TRY(crumb_gguf_tensor_hold(g, t, err));
     crumb_status status = CRUMB_OK;
-    for (size_t i = 0; i < 2 && status == CRUMB_OK && *out == CRUMB_TYPE_F16; i++) {
-        exactness e = {.g = g, .t = t, .to = candidates[i]};
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates && status == CRUMB_OK; i++) {
+        exactness e = {.g = g, .t = t, .to = candidates[i].to, .method = candidates[i].method};
         status = crumb_file_guard(crumb_gguf_path(g), check_blocks, &e, err);
-        if (e.exact) *out = e.to;
+        if (!e.exact) continue;
+        *out = e.to;
+        *method = e.method;
+        break;
     }
     crumb_gguf_tensor_drop(g, t);
     crumb_gguf_tensor_release(g, t);

@@ -17,10 +17,10 @@ typedef struct crumb_rewrite {
     void *progress_user;
 } crumb_rewrite;
 
-/* The smallest type of GGUF that holds a tensor exactly: its own, or, where GGUF does not have that, Q4_0 or Q8_0; F16
- * where neither does. */
+/* The smallest type of GGUF that holds a tensor exactly, and the method that does: its own, or, where GGUF does not
+ * have that, Q2_K (ParetoQ's levels), Q4_0 or Q8_0; F16 where none does. */
 crumb_status crumb_rewrite_same_type(const crumb_gguf *g, const crumb_gguf_tensor *t, crumb_type *out,
-                                     crumb_error *err);
+                                     crumb_encode_method *method, crumb_error *err);
 
 /* Writes all keys (but those about the parts of a split file) and tensors. An earlier run's work is taken up;
  * *n_kept says how many tensors of it. Memory: one tensor's bytes, in the old form where they must be made and in the

@@ -283,17 +283,19 @@ static crumb_status rewrite(const crumb_gguf *g, const crumb_type *types, uint64
 
 static crumb_type *types_of(const crumb_gguf *g) {
     const size_t n = crumb_gguf_n_tensors(g);
+    crumb_encode_method method;
     crumb_type *types = calloc(n, sizeof *types);
     assert_non_null(types);
     for (size_t i = 0; i < n; i++) {
         crumb_error err = {0};
-        if (crumb_rewrite_same_type(g, crumb_gguf_tensor_at(g, i), &types[i], &err) != CRUMB_OK)
+        if (crumb_rewrite_same_type(g, crumb_gguf_tensor_at(g, i), &types[i], &method, &err) != CRUMB_OK)
             fail_msg("%s", err.message);
         const crumb_gguf_tensor *t = crumb_gguf_tensor_at(g, i);
         if (t->order)
             assert_int_equal(types[i], CRUMB_TYPE_F16);
         else
             assert_true(types[i] == t->type || types[i] != CRUMB_TYPE_F16); /* all are symmetric */
+        assert_int_equal(method, CRUMB_ENCODE_RTN);
     }
     return types;
 }

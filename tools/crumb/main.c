@@ -70,7 +70,9 @@ const cli_subcommand cli_subcommands[] = {
     {"convert", CLI_CONVERT, "IN OUT [options]", "write a model as a GGUF file",
      "Writes a model as one GGUF file, which llama.cpp reads as well: from a folder as Hugging Face's transformers "
      "writes it, or from the parts of a split GGUF file. Weights keep their type; those of GPTQ and AWQ, for which "
-     "GGUF has none, become Q4_0 or Q8_0 where these hold them exactly, as they mostly do, else f16. Until all is "
+     "GGUF has none, become Q4_0 or Q8_0 where these hold them exactly, as they mostly do, else f16; those that "
+     "ParetoQ "
+     "trained on few levels become Q2_K, Q4_0, TQ2_0 or Q1_0 likewise. Until all is "
      "there the file is "
      "called "
      "OUT.partial; the same command takes up what an earlier run left of it.",

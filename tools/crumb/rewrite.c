@@ -22,7 +22,8 @@ crumb_status rewriting_open(rewriting *r, const char *out, crumb_error *err) {
     CRUMB_TRY(crumb_calloc(n, sizeof *r->types, "the list of tensors", (void **)&r->types, err));
     CRUMB_TRY(crumb_calloc(n, sizeof *r->methods, "the list of tensors", (void **)&r->methods, err));
     for (size_t i = 0; i < n; i++)
-        CRUMB_TRY(crumb_rewrite_same_type(r->from, crumb_gguf_tensor_at(r->from, i), &r->types[i], err));
+        CRUMB_TRY(
+            crumb_rewrite_same_type(r->from, crumb_gguf_tensor_at(r->from, i), &r->types[i], &r->methods[i], err));
     return CRUMB_OK;
 }
 

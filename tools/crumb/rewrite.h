@@ -13,7 +13,7 @@ typedef struct rewriting {
     const char *out;
     crumb_gguf *from;
     crumb_type *types;            /* [crumb_gguf_n_tensors(from)] what each tensor becomes; at first what it is */
-    crumb_encode_method *methods; /* and how; at first CRUMB_ENCODE_RTN */
+    crumb_encode_method *methods; /* and how; at first as keeps the weights exact */
 } rewriting;
 
 /* Opens options->model, which must be given, to be written as `out`. */
