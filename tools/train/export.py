@@ -1,6 +1,9 @@
-"""Writes a checkpoint as GGUF.
+"""Writes a checkpoint as GGUF: what a quantizer multiplies by, in a type that holds it exactly.
 
     python export.py CHECKPOINT.npz TOKENIZER.json OUT.gguf --quant ternary
+
+ParetoQ's levels, -3, -1, 1 and 3 times a quarter of a row's scale, are codes of Q4_0: of the types with fewer bits Q2_0
+has others (-1, 0, 1, 2), and Q2_K, which could hold them, wants rows of 256.
 """
 
 import argparse
@@ -8,7 +11,8 @@ import argparse
 import numpy as np
 
 import gguf_file
-from model import QUANTIZERS, Config, ternary_codes, ternary_scale
+from model import Config
+from quantizers import QUANTIZERS, seq_codes, seq_scale, sign_codes, sign_scale, ternary_codes, ternary_scale
 from tokenizer import Tokenizer
 
 ARCHITECTURE = "bitnet-b1.58"
@@ -42,18 +46,25 @@ def metadata(config, tokenizer):
     }
 
 
-def pack_linear(w, quant):
+def pack_linear(w, scale, quant):
+    """(type, bytes); scale [M]: where one is learned."""
     if quant == "ternary":
-        return gguf_file.I2_S, w.shape, gguf_file.pack_i2_s(ternary_codes(w), ternary_scale(w))
-    return gguf_file.F16, w.shape, w.astype(np.float16).tobytes()
+        return gguf_file.I2_S, gguf_file.pack_i2_s(ternary_codes(w), ternary_scale(w))
+    if quant == "seq":
+        return gguf_file.Q4_0, gguf_file.pack_q4_0(seq_codes(w, scale), seq_scale(scale))
+    if quant == "sign":
+        return gguf_file.Q1_0, gguf_file.pack_q1_0(sign_codes(w), sign_scale(w))
+    return gguf_file.F16, w.astype(np.float16).tobytes()
 
 
-def pack(name, w, quant):
+def pack(name, params, quant):
+    w = params[name]
     if name == "token_embd":
         return gguf_file.Q8_0, w.shape, gguf_file.pack_q8_0(w)
     if w.ndim == 1:
         return gguf_file.F32, w.shape, w.astype(np.float32).tobytes()
-    return pack_linear(w, quant)
+    kind, raw = pack_linear(w, params.get(f"{name}.scale"), quant)
+    return kind, w.shape, raw
 
 
 def main():
@@ -66,7 +77,8 @@ def main():
     with np.load(args.checkpoint) as stored:
         params = {k.removeprefix("params/"): stored[k] for k in stored if k.startswith("params/")}
     tokenizer = Tokenizer.load(args.tokenizer)
-    tensors = {f"{name}.weight": pack(name, w, args.quant) for name, w in params.items()}
+    names = [name for name in params if not name.endswith(".scale")]
+    tensors = {f"{name}.weight": pack(name, params, args.quant) for name in names}
     gguf_file.write(args.out, metadata(Config(vocab_size=len(tokenizer.tokens)), tokenizer), tensors)
 
 

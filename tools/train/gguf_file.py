@@ -1,10 +1,10 @@
-"""GGUF v3 files and the tensor types that the model uses: F32, F16, Q8_0 and I2_S."""
+"""GGUF v3 files and the tensor types that the models use: F32, F16, Q8_0, Q4_0, I2_S and Q1_0."""
 
 import struct
 
 import numpy as np
 
-F32, F16, Q8_0, I2_S = 0, 1, 8, 36
+F32, F16, Q4_0, Q8_0, I2_S, Q1_0 = 0, 1, 2, 8, 36, 41
 ALIGNMENT = 32
 _U32, _I32, _F32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
 _SCALAR_FORMAT = {_U32: "<I", _I32: "<i", _F32: "<f", _BOOL: "<?"}
@@ -19,10 +19,49 @@ def pack_q8_0(w):
     return np.concatenate([scale[:, None].view(np.uint8), codes.view(np.uint8)], axis=1).tobytes()
 
 
+def _blocks(raw, shape, n, n_bytes):
+    """(f16 scales [rows, blocks] as f32, the other bytes [blocks, n_bytes]) of blocks of n weights."""
+    blocks = np.frombuffer(raw, np.uint8).reshape(-1, 2 + n_bytes)
+    return blocks[:, :2].copy().view(np.float16).astype(np.float32).reshape(shape[0], shape[1] // n), blocks[:, 2:]
+
+
 def unpack_q8_0(raw, shape):
-    blocks = np.frombuffer(raw, np.uint8).reshape(-1, 34)
-    scale = blocks[:, :2].copy().view(np.float16).astype(np.float32)
-    return (blocks[:, 2:].view(np.int8) * scale).reshape(shape)
+    """(codes -128..127, scales [rows, blocks of 32])"""
+    scales, codes = _blocks(raw, shape, 32, 32)
+    return codes.view(np.int8).reshape(shape), scales
+
+
+def _with_row_scales(packed, scales):
+    """Blocks [rows, blocks, bytes], each behind the f16 scale of its row."""
+    first = np.repeat(scales.astype("<f2")[:, None], packed.shape[1], axis=1)
+    return np.concatenate([first[:, :, None].view(np.uint8), packed], axis=2).tobytes()
+
+
+def pack_q4_0(codes, scales):
+    """codes -8..7 [rows, K], a scale for each row. Blocks of 32 along K: f16 scale, then 16 bytes with code i + 8 below
+    code i + 16 + 8."""
+    u = (codes + 8).astype(np.uint8).reshape(len(codes), -1, 2, 16)
+    return _with_row_scales(u[:, :, 0] | u[:, :, 1] << 4, scales)
+
+
+def unpack_q4_0(raw, shape):
+    """(codes, scales [rows, blocks of 32])"""
+    scales, packed = _blocks(raw, shape, 32, 16)
+    return np.concatenate([packed & 15, packed >> 4], axis=1).reshape(shape).astype(np.int8) - 8, scales
+
+
+def pack_q1_0(codes, scales):
+    """codes -1 and +1 [rows, K], a scale for each row. Blocks of 128 along K: f16 scale, then a bit for each weight, the
+    lowest first, 1 for +1."""
+    bits = (codes > 0).reshape(len(codes), -1, 128)
+    return _with_row_scales(np.packbits(bits, axis=2, bitorder="little"), scales)
+
+
+def unpack_q1_0(raw, shape):
+    """(codes, scales [rows, blocks of 128])"""
+    scales, packed = _blocks(raw, shape, 128, 16)
+    bits = np.unpackbits(packed, axis=1, bitorder="little")
+    return 2 * bits.reshape(shape).astype(np.int8) - 1, scales
 
 
 def pack_i2_s(codes, scale):
@@ -44,7 +83,14 @@ def unpack_i2_s(raw, shape):
 
 def tensor_bytes(kind, shape):
     n = int(np.prod(shape))
-    return {F32: 4 * n, F16: 2 * n, Q8_0: n // 32 * 34, I2_S: n // 4 + 32}[kind]
+    return {
+        F32: 4 * n,
+        F16: 2 * n,
+        Q4_0: n // 32 * 18,
+        Q8_0: n // 32 * 34,
+        I2_S: n // 4 + 32,
+        Q1_0: n // 128 * 18,
+    }[kind]
 
 
 def _string(text):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fused import Fused
+from quantizers import QUANTIZERS
 
 
 @dataclass(frozen=True)
@@ -37,22 +38,6 @@ class Config:
         return self.num_key_value_heads * self.head_dim
 
 
-def ternary_scale(w):
-    """The one scale of a tensor: its mean magnitude (BitNet b1.58's absmean)."""
-    return np.maximum(np.mean(np.abs(w), dtype=np.float64), 1e-5).astype(w.dtype)
-
-
-def ternary_codes(w):
-    return np.clip(np.rint(w / ternary_scale(w)), -1, 1)
-
-
-# Name -> what a linear layer multiplies by. A further bit width is a further row here and a type in export.py.
-QUANTIZERS = {
-    "none": lambda w: w,
-    "ternary": lambda w: ternary_codes(w) * ternary_scale(w),
-}
-
-
 def linear_shapes(c):
     """Per layer: GGUF name -> (output features, input features)."""
     return {
@@ -66,6 +51,10 @@ def linear_shapes(c):
     }
 
 
+def linear_names(c):
+    return [f"blk.{i}.{name}" for i in range(c.num_hidden_layers) for name in linear_shapes(c)]
+
+
 def norm_sizes(c):
     return {
         "attn_norm": c.hidden_size,
@@ -75,8 +64,8 @@ def norm_sizes(c):
     }
 
 
-def init_params(c, rng, dtype=np.float32):
-    """Names are the GGUF tensor names without '.weight'."""
+def init_params(c, rng, quant, dtype=np.float32):
+    """Names are the GGUF tensor names without '.weight'; a learned scale of a weight's rows is '<name>.scale'."""
     p = {"token_embd": rng.normal(0, 0.06, (c.vocab_size, c.hidden_size)).astype(dtype)}
     for i in range(c.num_hidden_layers):
         for name, size in norm_sizes(c).items():
@@ -84,6 +73,9 @@ def init_params(c, rng, dtype=np.float32):
         for name, (m, k) in linear_shapes(c).items():
             p[f"blk.{i}.{name}"] = rng.normal(0, k**-0.5, (m, k)).astype(dtype)
     p["output_norm"] = np.ones(c.hidden_size, dtype)
+    first_scale = QUANTIZERS[quant].first_scale
+    if first_scale:
+        p |= {f"{name}.scale": first_scale(p[name]) for name in linear_names(c)}
     return p
 
 
@@ -96,10 +88,10 @@ def rope_tables(c, n_positions, dtype=np.float32):
 
 class Model:
     def __init__(self, config, params, quant):
-        self.config, self.params, self.quant = config, params, quant
+        self.config, self.params, self.quantizer = config, params, QUANTIZERS[quant]
         self.dtype = params["token_embd"].dtype
         self.fused = Fused(self.dtype)
-        self.quant_activations = int(quant != "none")
+        self.quant_activations = int(self.quantizer.int8_activations)
         self.cosines, self.sines = rope_tables(config, config.context_length, self.dtype)
 
     def loss_and_grads(self, tokens, targets):
@@ -125,13 +117,23 @@ class Model:
         for i in reversed(range(self.config.num_hidden_layers)):
             self._layer_backward(i, dx, saved.pop(), linear, grads, batch, seq)
         self.fused.scatter_add(grads["token_embd"], flat, dx, len(flat), dx.shape[1])
+        self._quantizer_backward(grads)
         return loss, grads
+
+    def _quantizer_backward(self, grads):
+        """Gradients of the levels become those of the weights and of the learned scales."""
+        for name in linear_names(self.config):
+            w, scale = self.params[name], self.params.get(f"{name}.scale")
+            grads[name], d_scale = self.quantizer.backward(w, scale, grads[name])
+            if d_scale is not None:
+                grads[f"{name}.scale"] = d_scale
 
     def _quantized(self):
         """The weights as multiplied; matrices that share their input stand in one array, for one larger product."""
-        quantizer, linear = QUANTIZERS[self.quant], {}
+        p, linear = self.params, {}
+        levels = {name: self.quantizer.levels(p[name], p.get(f"{name}.scale")) for name in linear_names(self.config)}
         for i in range(self.config.num_hidden_layers):
-            w = {name: quantizer(self.params[f"blk.{i}.{name}"]) for name in linear_shapes(self.config)}
+            w = {name: levels[f"blk.{i}.{name}"] for name in linear_shapes(self.config)}
             linear[i, "qkv"] = np.concatenate([w["attn_q"], w["attn_k"], w["attn_v"]])
             linear[i, "gate_up"] = np.concatenate([w["ffn_gate"], w["ffn_up"]])
             linear[i, "attn_output"], linear[i, "ffn_down"] = w["attn_output"], w["ffn_down"]

@@ -1,9 +1,10 @@
-"""What the model computes, read from its GGUF file, with BitNet's integer arithmetic: an oracle to test against.
+"""What the model computes, read from its GGUF file, with integer arithmetic as crumb has it: an oracle to test against.
 
     model = load("model/crumb-tiny.gguf")
     logits(model, [767, 79, 77])        # float32 [tokens, vocab_size]
 
-A linear layer with I2_S weights sums codes times int8 activations exactly; everything else is float32.
+A linear layer with low-bit weights sums codes times int8 activations exactly: of a whole row with one scale where the
+weights have one (I2_S, as BitNet does), else of groups that share a scale of the weights. Everything else is float32.
 """
 
 from dataclasses import dataclass
@@ -18,18 +19,31 @@ ARCHITECTURE = "bitnet-b1.58"
 
 
 @dataclass(frozen=True)
+class LowBit:
+    codes: np.ndarray  # float32 [M, K]
+    scales: np.ndarray  # float32 [M, groups along K]; of I2_S one for all
+
+    def floats(self, rows):
+        """The weights of some rows."""
+        codes, scales = self.codes[rows], self.scales[rows]
+        return (codes.reshape(*scales.shape, -1) * scales[..., None]).reshape(codes.shape)
+
+
+@dataclass(frozen=True)
 class Reference:
     config: Config
     tokenizer: Tokenizer
-    weights: dict  # name -> float32 array, or (codes as float32, scale) of an I2_S tensor
+    weights: dict  # name -> float32 array or LowBit
+
+
+_UNPACK = {gguf_file.Q4_0: gguf_file.unpack_q4_0, gguf_file.Q8_0: gguf_file.unpack_q8_0,
+           gguf_file.I2_S: gguf_file.unpack_i2_s, gguf_file.Q1_0: gguf_file.unpack_q1_0}  # fmt: skip
 
 
 def _weight(kind, shape, raw):
-    if kind == gguf_file.I2_S:
-        codes, scale = gguf_file.unpack_i2_s(raw, shape)
-        return codes.astype(np.float32), scale
-    if kind == gguf_file.Q8_0:
-        return gguf_file.unpack_q8_0(raw, shape)
+    if kind in _UNPACK:
+        codes, scales = _UNPACK[kind](raw, shape)
+        return LowBit(codes.astype(np.float32), scales)
     return np.frombuffer(raw, np.float16 if kind == gguf_file.F16 else np.float32).astype(np.float32).reshape(shape)
 
 
@@ -62,19 +76,23 @@ def rms_norm(x, gain, eps):
 
 
 def quantize_rows(x):
-    """int8 codes (as float32) and the factor s they were multiplied with, per row."""
+    """int8 codes (as float32) and the factor s they were multiplied with, of what lies along the last axis."""
     s = np.float32(127) / np.maximum(np.abs(x).max(axis=-1, keepdims=True), np.float32(1e-5))
     return np.clip(np.rint(x * s), -128, 127), s
 
 
 def linear(x, weight):
     """x [N, K] times weight [M, K] transposed."""
-    if not isinstance(weight, tuple):
+    if not isinstance(weight, LowBit):
         return x @ weight.T
-    codes, scale = weight
-    q, s = quantize_rows(x)
-    # float32 holds these integers exactly: |sum| <= K * 128 < 2^24.
-    return (q @ codes.T) / s * scale
+    if weight.scales.ndim == 0:
+        q, s = quantize_rows(x)
+        # float32 holds these integers exactly: |sum| <= K * 128 < 2^24.
+        return (q @ weight.codes.T) / s * weight.scales
+    n_groups = weight.scales.shape[1]
+    q, s = quantize_rows(x.reshape(len(x), n_groups, -1))
+    sums = np.einsum("ngk,mgk->nmg", q, weight.codes.reshape(len(weight.codes), n_groups, -1), optimize=True)
+    return np.einsum("nmg,mg->nm", sums / s[:, :, 0][:, None], weight.scales)
 
 
 def rope(x, cosines, sines):
@@ -99,7 +117,7 @@ def logits(model, tokens):
     """The scores of the next token after every prefix of tokens."""
     c, w, n = model.config, model.weights, len(tokens)
     cosines, sines = rope_tables(c, n)
-    x = w["token_embd"][np.asarray(tokens)]
+    x = w["token_embd"].floats(np.asarray(tokens))
     for i in range(c.num_hidden_layers):
         layer = {name: w[f"blk.{i}.{name}"] for name in (*norm_sizes(c), *linear_shapes(c))}
         h = rms_norm(x, layer["attn_norm"], c.rms_norm_eps)
@@ -109,7 +127,7 @@ def logits(model, tokens):
         h = rms_norm(x, layer["ffn_norm"], c.rms_norm_eps)
         h = np.maximum(linear(h, layer["ffn_gate"]), 0) ** 2 * linear(h, layer["ffn_up"])
         x = x + linear(rms_norm(h, layer["ffn_sub_norm"], c.rms_norm_eps), layer["ffn_down"])
-    return rms_norm(x, w["output_norm"], c.rms_norm_eps) @ w["token_embd"].T
+    return linear(rms_norm(x, w["output_norm"], c.rms_norm_eps), w["token_embd"])
 
 
 def log_softmax(z):

@@ -13,8 +13,9 @@ import time
 import numpy as np
 
 import corpus
-from model import QUANTIZERS, Config, Model, init_params
+from model import Config, Model, init_params
 from optimizer import Optimizer
+from quantizers import QUANTIZERS, SEQ_CLIP, seq_backward, seq_codes
 from tokenizer import Tokenizer
 
 WARMUP_STEPS = 100
@@ -72,7 +73,7 @@ def train(args):
     config = Config(vocab_size=len(tokenizer.tokens))
     ids = stream(corpus.read(args.corpus), tokenizer)
     print(f"{len(ids)} tokens, {args.steps * args.batch * args.seq / len(ids):.2f} epochs", flush=True)
-    params = init_params(config, np.random.default_rng(args.seed))
+    params = init_params(config, np.random.default_rng(args.seed), args.quant)
     model, optimizer = Model(config, params, args.quant), Optimizer(params, args.muon_lr, args.adam_lr)
     start = 0
     if os.path.exists(args.checkpoint):
@@ -93,27 +94,54 @@ def train(args):
     save(args.checkpoint, args.steps, params, optimizer)
 
 
-def selftest():
+def slope(loss, w, direction, step=1e-5):
+    """The central difference of loss() as w moves along a direction; w stays as it was."""
+    kept, losses = w.copy(), []
+    for sign in (1, -1):
+        w[...] = kept + sign * step * direction
+        losses.append(loss())
+    w[...] = kept
+    return (losses[0] - losses[1]) / (2 * step)
+
+
+def relative_error(measured, expected):
+    return abs(measured - expected) / (abs(expected) + 1e-3)
+
+
+def selftest_model():
     """Compares every gradient with a central difference along a random direction, in double precision."""
     config = Config(vocab_size=32, hidden_size=16, num_hidden_layers=2, intermediate_size=24, context_length=16)
     rng = np.random.default_rng(0)
-    params = init_params(config, rng, np.float64)
+    params = init_params(config, rng, "none", np.float64)
     model = Model(config, params, "none")
     tokens, targets = rng.integers(0, 32, (3, 12), np.int32), rng.integers(-1, 32, (3, 12), np.int32)
     _, grads = model.loss_and_grads(tokens, targets)
-    worst, step = 0.0, 1e-5
+    worst = 0.0
     for name, w in params.items():
-        direction, kept = rng.normal(0, 1, w.shape), w.copy()
-        losses = []
-        for sign in (1, -1):
-            w[...] = kept + sign * step * direction
-            losses.append(model.loss_and_grads(tokens, targets)[0])
-        w[...] = kept
-        measured, expected = (losses[0] - losses[1]) / (2 * step), float((direction * grads[name]).sum())
-        worst = max(worst, abs(measured - expected) / (abs(expected) + 1e-3))
+        direction = rng.normal(0, 1, w.shape)
+        measured = slope(lambda: model.loss_and_grads(tokens, targets)[0], w, direction)
+        worst = max(worst, relative_error(measured, float((direction * grads[name]).sum())))
     print(f"gradients: {len(params)} tensors, largest relative error {worst:.1e}")
     if worst > 1e-5:
         raise SystemExit("train.py --selftest: the gradients do not match finite differences")
+
+
+def selftest_seq():
+    """The stretched quantizer's gradients are those of scale * (clipped w / scale + what rounding adds), the last held
+    still."""
+    rng = np.random.default_rng(1)
+    w, scale, weight = rng.normal(0, 1, (8, 32)), rng.uniform(1, 2, 8), rng.normal(0, 1, (8, 32))
+
+    def clipped():
+        return np.clip(w / scale[:, None], -SEQ_CLIP, SEQ_CLIP)
+
+    added = seq_codes(w, scale) / 4 - clipped()
+    d_w, d_scale = seq_backward(w, scale, weight)
+    for part, d in ((w, d_w), (scale, d_scale)):
+        direction = rng.normal(0, 1, part.shape)
+        measured = slope(lambda: float((weight * scale[:, None] * (clipped() + added)).sum()), part, direction, 1e-7)
+        if relative_error(measured, float((direction * d).sum())) > 1e-5:
+            raise SystemExit("train.py --selftest: the stretched quantizer's gradients do not match finite differences")
 
 
 def main():
@@ -133,7 +161,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     if args.selftest:
-        selftest()
+        selftest_model()
+        selftest_seq()
     elif args.corpus and args.tokenizer and args.checkpoint:
         train(args)
     else:

@@ -2,25 +2,11 @@
 # Makes model/crumb-tiny.gguf from nothing: corpus, tokenizer, training, export, perplexity.
 # Usage: tools/train/train.sh [WORK_FOLDER]      (an interrupted run continues where it stopped)
 set -eu
-here=$(cd "$(dirname "$0")" && pwd)
-work=${1:-${TMPDIR:-/tmp}/crumb-train}
+. "$(dirname "$0")/setup.sh"
 model=$here/model/crumb-tiny.gguf
 
-mkdir -p "$work" "$here/model"
-[ -d "$work/venv" ] || python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install -q -r "$here/requirements.txt"
-python=$work/venv/bin/python
-
-# One BLAS thread keeps sums in one order; large arrays from the heap are reused instead of mapped again each step.
-export OPENBLAS_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=2000000000 MALLOC_TRIM_THRESHOLD_=8000000000
-export PYTHONDONTWRITEBYTECODE=1
-
-cd "$here"
-[ -f "$work/train.txt" ] || "$python" corpus.py "$work/train.txt" --texts 90000 --seed 1
+mkdir -p "$here/model"
 [ -f "$work/round2.txt" ] || "$python" corpus.py "$work/round2.txt" --texts 50000 --seed 3 --quiz-share 0.25 --quiz-facts 25
-[ -f "$work/heldout.txt" ] || "$python" corpus.py "$work/heldout.txt" --texts 1000 --seed 2
-[ -f "$work/tokenizer.json" ] || "$python" tokenizer.py "$work/train.txt" "$work/tokenizer.json"
-"$python" train.py --selftest
 "$python" train.py --corpus "$work/train.txt" --tokenizer "$work/tokenizer.json" --checkpoint "$work/round1.npz" \
     --quant ternary --steps 1800 --cooldown 0.45 --seed 1
 # The second round is for what the first leaves weak: facts, and names and things that stay the same all story long.
