@@ -84,6 +84,13 @@ static void make_key(key *k, const crumb_cl_driver_files *found, const char *pro
 
 /* ---- asking -------------------------------------------------------------------------------------------------- */
 
+bool crumb_cl_survey_program(char *out, size_t size) {
+    char folder[600];
+    if (!crumb_module_folder((const void *)failed, folder, sizeof folder)) return false;
+    snprintf(out, size, "%s/%s", folder, crumb_cl_api_used.survey);
+    return true;
+}
+
 /* NULL, or how the survey went wrong. */
 static const char *run_survey(const char *program, const char *alone, char *answer, crumb_cl_survey *out) {
     const char *const argv[] = {program, alone, NULL};
@@ -96,8 +103,8 @@ static const char *run_survey(const char *program, const char *alone, char *answ
     return NULL;
 }
 
-/* The survey of all drivers went wrong: which one is it? */
-static void name_culprit(const char *program, const crumb_cl_driver_files *found, const char *how, char *answer,
+/* The survey of all drivers went wrong: which one is it? False: none does, when it is asked alone. */
+static bool name_culprit(const char *program, const crumb_cl_driver_files *found, const char *how, char *answer,
                          char *note, size_t size) {
     crumb_cl_survey *ignored = calloc(1, sizeof *ignored);
     for (size_t i = 0; ignored && i < found->n; i++) {
@@ -107,13 +114,14 @@ static void name_culprit(const char *program, const crumb_cl_driver_files *found
         snprintf(note, size, "the %s driver of %.200s %s; %s", crumb_cl_api_used.name, path, alone,
                  crumb_cl_api_used.without_driver);
         free(ignored);
-        return;
+        return true;
     }
     free(ignored);
     snprintf(note, size, "one of %zu %s drivers %s", found->n, crumb_cl_api_used.name, how);
+    return false;
 }
 
-/* The answer's text is the survey's, or `failed` and a note. */
+/* The answer's text is the survey's, or `failed` and a note. False: it is not to be kept. */
 static bool ask(const char *folder, const crumb_cl_driver_files *found, char *answer, crumb_cl_survey *out, char *note,
                 size_t size) {
     char program[800];
@@ -123,11 +131,11 @@ static bool ask(const char *folder, const crumb_cl_driver_files *found, char *an
         return false;
     }
     const char *how = run_survey(program, NULL, answer, out);
-    if (!how) return true;
-    name_culprit(program, found, how, answer, note, size);
+    if (!how) return !out->is_partial;
+    const bool again = name_culprit(program, found, how, answer, note, size);
     *out = (crumb_cl_survey){0};
     snprintf(answer, ANSWER_SIZE, "%s%s\n", failed, note);
-    return true;
+    return again;
 }
 
 static bool recall(const char *path, const key *k, crumb_cl_survey *out, char *note, size_t size) {

@@ -28,6 +28,9 @@ typedef struct crumb_cl_driver_files {
 } crumb_cl_driver_files;
 void crumb_cl_driver_files_find(crumb_cl_driver_files *out); /* the API's own */
 
+/* The path of the program that asks drivers, beside the module; false: there is no knowing where that is. */
+bool crumb_cl_survey_program(char *out, size_t size);
+
 void crumb_cl_discover(crumb_cl_found *out);
 /* Forgets the answer that is kept: a device was not where it said. */
 void crumb_cl_discover_again(void);

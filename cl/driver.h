@@ -47,6 +47,9 @@ crumb_status crumb_cl_driver_open(crumb_device *d, crumb_error *err);
 void crumb_cl_driver_close(crumb_device *d);
 /* Makes d->profiling, a queue whose events know times; false where the device cannot measure. */
 bool crumb_cl_driver_can_measure(crumb_device *d);
+/* What the driver itself knows of energy and clocks now. */
+typedef struct crumb_device_sensors crumb_device_sensors;
+void crumb_cl_driver_sense(crumb_device *d, crumb_device_sensors *out);
 /* What a report says of the device beside its facts, a line each: "name: value". */
 void crumb_cl_driver_describe(const crumb_device *d, void (*line)(void *user, const char *text), void *user);
 
@@ -102,8 +105,9 @@ crumb_cl_code crumb_cl_queue_mark(crumb_device *d, crumb_cl_queue queue, crumb_c
 
 crumb_cl_code crumb_cl_event_query(crumb_cl_event event, bool *over);
 crumb_cl_code crumb_cl_event_wait(crumb_cl_event event);
-/* When its launch began and ended; false: the driver does not say. */
-bool crumb_cl_event_times(crumb_cl_event event, uint64_t *begin_ns, uint64_t *end_ns);
+/* From the begin of a launch to the end of one not before it; false: the driver does not say. Not longer than the
+ * device's clock counts: minutes. */
+bool crumb_cl_event_span(crumb_cl_event first, crumb_cl_event last, uint64_t *ns);
 void crumb_cl_event_release(crumb_device *d, crumb_cl_event event);
 
 /* ---- lists: launches that are enqueued together, any number of times ------------------------------------------- */

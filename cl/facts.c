@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char first_line[] = "crumb-cl-survey 1\n", last_line[] = "end\n";
+static const char first_line[] = "crumb-cl-survey 2\n", last_line[] = "end\n";
 
 void crumb_cl_clean_text(const char *from, char to[CRUMB_CL_TEXT]) {
     snprintf(to, CRUMB_CL_TEXT, "%s", from + strspn(from, " "));
@@ -52,6 +52,7 @@ size_t crumb_cl_survey_print(const crumb_cl_survey *s, char *out, size_t size) {
     printer p = {.at = out, .left = size};
     put_line(&p, first_line);
     put_number(&p, "n_platforms", s->n_platforms);
+    put_number(&p, "is_partial", s->is_partial);
     for (size_t i = 0; i < s->n_devices; i++) {
         const crumb_cl_facts *f = &s->device[i];
         put_line(&p, "device\n");
@@ -88,6 +89,7 @@ static field find_field(crumb_cl_facts *f, const char *name) {
 static bool set_field(crumb_cl_survey *s, const char *name, const char *value) {
     uint64_t number = strtoull(value, NULL, 10);
     if (s->n_devices == 0) {
+        if (strcmp(name, "is_partial") == 0) return s->is_partial = number, true;
         s->n_platforms = number;
         return strcmp(name, "n_platforms") == 0;
     }

@@ -51,6 +51,7 @@ typedef struct crumb_cl_facts {
 
 typedef struct crumb_cl_survey {
     uint64_t n_platforms;
+    uint64_t is_partial; /* a driver failed to answer what it may answer another time: not to be kept */
     size_t n_devices;
     crumb_cl_facts device[CRUMB_CL_MAX_DEVICES];
 } crumb_cl_survey;

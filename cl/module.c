@@ -4,6 +4,7 @@
 #include "cl/memory.h"
 #include "cl/plan.h"
 #include "cl/rendezvous.h"
+#include "cl/sensors.h"
 #include "cl/suite.h"
 
 static const crumb_backend backend = {
@@ -21,7 +22,8 @@ static const crumb_backend backend = {
                .kv_read = crumb_cl_kv_read,
                .kv_write = crumb_cl_kv_write,
                .shared_create = crumb_cl_shared_create,
-               .shared_destroy = crumb_cl_shared_destroy},
+               .shared_destroy = crumb_cl_shared_destroy,
+               .sense = crumb_cl_sense},
     .plan = {.record = crumb_cl_plan_record,
              .write = crumb_cl_plan_write,
              .replay = crumb_cl_plan_replay,

@@ -16,7 +16,7 @@ set_source_files_properties(cl/text.c PROPERTIES COMPILE_OPTIONS "-Wa,-I${CMAKE_
                             OBJECT_DEPENDS "${CRUMB_CL_KERNELS}")
 
 set(CRUMB_GPU_BASE host/base/cache.c host/base/error.c host/base/file.c host/base/memory.c host/base/module.c
-    host/base/process.c host/base/thread.c host/kernel/knob.c host/kernel/kv.c host/kernel/op.c host/kernel/rendezvous.c host/kernel/trial.c host/lowbit/blocks.c host/lowbit/index.c host/lowbit/tile.c host/lowbit/types.c)
+    host/base/process.c host/base/thread.c host/kernel/energy.c host/kernel/knob.c host/kernel/kv.c host/kernel/op.c host/kernel/rendezvous.c host/kernel/trial.c host/lowbit/blocks.c host/lowbit/index.c host/lowbit/tile.c host/lowbit/types.c)
 file(GLOB CRUMB_GPU_SOURCES CONFIGURE_DEPENDS cl/*.c)
 
 # crumb_gpu_module(NAME source...): libcrumb-NAME.so of these sources, and the target crumb_NAME_objects that they are in.

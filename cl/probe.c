@@ -17,12 +17,11 @@ struct crumb_cl_probe {
 };
 
 double crumb_cl_events_ns(crumb_device *d, crumb_cl_event first, crumb_cl_event last) {
-    uint64_t begin = 0, end = 0, other;
-    const bool known =
-        last && crumb_cl_event_times(first ? first : last, &begin, &other) && crumb_cl_event_times(last, &other, &end);
+    uint64_t ns = 0;
+    const bool known = last && crumb_cl_event_span(first ? first : last, last, &ns);
     if (first) crumb_cl_event_release(d, first);
     if (last) crumb_cl_event_release(d, last);
-    return known && end > begin ? (double)(end - begin) : 0;
+    return known ? (double)ns : 0;
 }
 
 /* ---- launching ----------------------------------------------------------------------------------------------- */

@@ -102,11 +102,10 @@ static void take_times(crumb_plan *p) {
                             [CRUMB_CL_TIME_ATTENTION] = &p->times->attention_ns,
                             [CRUMB_CL_TIME_OTHER] = &p->times->other_ns};
     for (size_t i = 0; i < p->n_launches; i++) {
-        uint64_t begin, end;
         crumb_cl_launch *l = &p->launches[i];
         l->ns = 0;
         if (!p->events[i]) continue;
-        if (crumb_cl_event_times(p->events[i], &begin, &end) && end > begin) l->ns = end - begin;
+        if (!crumb_cl_event_span(p->events[i], p->events[i], &l->ns)) l->ns = 0;
         *to[l->time] += l->ns;
         crumb_cl_event_release(p->device, p->events[i]);
         p->events[i] = NULL;

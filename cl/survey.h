@@ -4,9 +4,13 @@
 #define CRUMB_CL_SURVEY_H
 
 #include "cl/facts.h"
+#include "host/backend.h"
 
 /* No platform and no device are no failure: *out is then empty. `driver`: a file of crumb_cl_driver_files, of which
  * alone the driver is asked; NULL: all are. */
 void crumb_cl_survey_take(const char *driver, crumb_cl_survey *out);
+
+/* What the sensors of a device say now, by its numbers in the survey (facts.h). */
+void crumb_cl_survey_sense(uint64_t platform, uint64_t device, crumb_device_sensors *out);
 
 #endif

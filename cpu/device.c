@@ -4,6 +4,7 @@
 #include "host/base/checked.h"
 #include "host/base/memory.h"
 #include "host/base/thread.h"
+#include "host/kernel/energy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,6 +161,12 @@ static void buffer_destroy(crumb_device *d, crumb_buffer *b) {
     free(b);
 }
 
+static void sense(crumb_device *d, const char *name, crumb_device_sensors *out) {
+    (void)d, (void)name;
+    *out = (crumb_device_sensors){0};
+    crumb_energy_read_rapl("", out);
+}
+
 const crumb_backend crumb_backend_cpu = {
     .name = "cpu",
     .device = {.list = device_list,
@@ -175,7 +182,8 @@ const crumb_backend crumb_backend_cpu = {
                .kv_read = crumb_cpu_kv_read,
                .kv_write = crumb_cpu_kv_write,
                .shared_create = shared_create,
-               .shared_destroy = shared_destroy},
+               .shared_destroy = shared_destroy,
+               .sense = sense},
     .plan = {.record = crumb_cpu_plan_record,
              .write = crumb_cpu_plan_write,
              .replay = crumb_cpu_plan_replay,

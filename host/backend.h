@@ -212,6 +212,20 @@ typedef struct crumb_device_info {
     char lower_target[32]; /* the target to open it with when these kernels compute wrongly; empty: there is none */
 } crumb_device_info;
 
+/* What a device's counters and sensors say at one moment. What is unknown is 0 or empty. */
+typedef struct crumb_device_sensors {
+    char energy_source[96];  /* the counter: "Level Zero Sysman, card"; empty: there is none that can be read */
+    uint64_t energy_uj;      /* taken since some moment, in microjoules */
+    uint64_t energy_wrap_uj; /* the counter begins again there; 0: it never does */
+    uint32_t power_mw;       /* over the last tenth of a second; only of a listing */
+    uint32_t power_limit_mw; /* what its maker lets it take for long */
+    uint32_t clock_mhz;      /* of what computes */
+    uint32_t clock_most_mhz;
+    bool knows_throttling;
+    char throttling[128]; /* what holds the clock down: "power, temperature"; empty: nothing does, or it is unknown */
+    char missing[400];    /* why something of this is unknown, and what to do about it; empty: nothing to say */
+} crumb_device_sensors;
+
 typedef struct crumb_kv_params {
     uint32_t n_layers, n_sequences, n_ctx, n_head_kv, head_dim; /* [layer][sequence][head][position][head_dim] */
     crumb_kv_type type;
@@ -289,6 +303,9 @@ typedef struct crumb_backend {
          * zeroed, aligned to 64 bytes. Fails with UNSUPPORTED where the device has none. */
         crumb_status (*shared_create)(crumb_device *d, uint64_t n_bytes, void **out, crumb_error *err);
         void (*shared_destroy)(crumb_device *d, void *shared, uint64_t n_bytes);
+        /* What its sensors say now: of an open device, or, where `d` is NULL, of the listing `name`, for which a driver
+         * is asked by another process. Never fails: out->missing says what is not there. */
+        void (*sense)(crumb_device *d, const char *name, crumb_device_sensors *out);
     } device;
     struct {
         /* Selects kernels for every op. Fails with UNSUPPORTED when an op has no kernel, naming it. */

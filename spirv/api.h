@@ -4,6 +4,7 @@
 #define CRUMB_ZE_API_H
 
 #include <level_zero/ze_api.h>
+#include <level_zero/zes_api.h>
 
 #include "host/base/error.h"
 
@@ -79,6 +80,28 @@ typedef struct crumb_ze_functions {
     crumb_ze_append_lists_fn append_lists; /* NULL: the loader is older */
 } crumb_ze_functions;
 
+/* Sysman: X(name), in headers of version 1.4. */
+#define CRUMB_ZE_SYSMAN_FUNCTIONS(X)                                                                                   \
+    X(zesDeviceGetProperties)                                                                                          \
+    X(zesDevicePciGetProperties)                                                                                       \
+    X(zesDeviceEnumPowerDomains)                                                                                       \
+    X(zesPowerGetProperties)                                                                                           \
+    X(zesPowerGetEnergyCounter)                                                                                        \
+    X(zesDeviceEnumFrequencyDomains)                                                                                   \
+    X(zesFrequencyGetProperties)                                                                                       \
+    X(zesFrequencyGetState)
+/* Version 1.5: Sysman with drivers and devices of its own. */
+typedef ze_result_t(ZE_APICALL *crumb_zes_init_fn)(uint32_t flags);
+typedef ze_result_t(ZE_APICALL *crumb_zes_driver_get_fn)(uint32_t *n, zes_driver_handle_t *out);
+typedef ze_result_t(ZE_APICALL *crumb_zes_device_get_fn)(zes_driver_handle_t driver, uint32_t *n,
+                                                         zes_device_handle_t *out);
+typedef struct crumb_ze_sysman_functions {
+    CRUMB_ZE_SYSMAN_FUNCTIONS(CRUMB_ZE_MEMBER)
+    crumb_zes_init_fn init;
+    crumb_zes_driver_get_fn driver_get;
+    crumb_zes_device_get_fn device_get;
+} crumb_ze_sysman_functions;
+
 /* Flags of version 1.7: what is appended is done in its order. */
 #define CRUMB_ZE_QUEUE_IN_ORDER ((ze_command_queue_flags_t)ZE_BIT(1))
 #define CRUMB_ZE_LIST_IN_ORDER  ((ze_command_list_flags_t)ZE_BIT(3))
@@ -94,5 +117,7 @@ static inline ze_module_format_t crumb_ze_format_opencl_c(void) {
 
 /* The loader's functions, loaded once and then kept; NULL: it is not there, or too old, which `err` says. */
 const crumb_ze_functions *crumb_ze_load(crumb_error *err);
+/* Of the same loader; false: it has no Sysman. */
+bool crumb_ze_load_sysman(crumb_ze_sysman_functions *out);
 
 #endif

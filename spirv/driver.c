@@ -98,7 +98,18 @@ void crumb_cl_driver_close(crumb_device *d) {
     crumb_ze_queue_destroy(o);
     if (o->context) o->z->zeContextDestroy(o->context);
     crumb_lock_destroy(o->lock);
+    free(o->sysman);
     free(o);
+}
+
+void crumb_cl_driver_sense(crumb_device *d, crumb_device_sensors *out) {
+    crumb_cl_driver *o = d->driver;
+    if (!o->sysman) {
+        o->sysman = malloc(sizeof *o->sysman);
+        if (!o->sysman) return;
+        crumb_ze_sysman_find(o->z, o->id, o->sysman);
+    }
+    crumb_ze_sysman_read(o->sysman, out);
 }
 
 /* ---- what a report says ---------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 
 #include "cl/device.h"
 #include "host/base/thread.h"
-#include "spirv/api.h"
+#include "spirv/sysman.h"
 
 typedef struct crumb_ze_event {
     struct crumb_ze_event *next; /* among those that nobody has */
@@ -38,7 +38,8 @@ struct crumb_cl_driver {
     void *stage;             /* host memory that the device sees, for copies of what it does not */
     crumb_ze_events *events; /* made so far */
     crumb_ze_event *unused;
-    double ns_per_tick; /* of timestamps */
+    crumb_ze_sysman *sysman; /* NULL: nobody has asked for sensors */
+    double ns_per_tick;      /* of timestamps */
     uint64_t tick_mask;
 };
 

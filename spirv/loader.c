@@ -33,6 +33,15 @@ static crumb_status load(crumb_ze_functions *f, crumb_error *err) {
     return CRUMB_OK;
 }
 
+bool crumb_ze_load_sysman(crumb_ze_sysman_functions *out) {
+    bool all = true;
+#define FIND(name) all = all && find(#name, &out->name);
+    CRUMB_ZE_SYSMAN_FUNCTIONS(FIND)
+#undef FIND
+    return all && find("zesInit", &out->init) && find("zesDriverGet", &out->driver_get) &&
+           find("zesDeviceGet", &out->device_get);
+}
+
 const crumb_ze_functions *crumb_ze_load(crumb_error *err) {
     static crumb_ze_functions functions;
     static atomic_int state; /* 0: not tried; 1: being loaded; 2: there; 3: not there */

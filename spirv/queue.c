@@ -179,14 +179,15 @@ crumb_cl_code crumb_cl_event_wait(crumb_cl_event event) {
     return (crumb_cl_code)e->driver->z->zeEventHostSynchronize(e->handle, UINT64_MAX);
 }
 
-bool crumb_cl_event_times(crumb_cl_event event, uint64_t *begin_ns, uint64_t *end_ns) {
-    const crumb_ze_event *e = event;
-    const crumb_cl_driver *o = e->driver;
-    ze_kernel_timestamp_result_t t = {0};
-    if (o->z->zeEventQueryKernelTimestamp(e->handle, &t) != ZE_RESULT_SUCCESS) return false;
-    const uint64_t ticks = (t.global.kernelEnd - t.global.kernelStart) & o->tick_mask;
-    *begin_ns = (uint64_t)((double)(t.global.kernelStart & o->tick_mask) * o->ns_per_tick);
-    *end_ns = *begin_ns + (uint64_t)((double)ticks * o->ns_per_tick);
+/* The device's clock wraps, within minutes where it has 32 bits: what counts is the difference. */
+bool crumb_cl_event_span(crumb_cl_event first, crumb_cl_event last, uint64_t *ns) {
+    const crumb_ze_event *a = first, *b = last;
+    const crumb_cl_driver *o = a->driver;
+    ze_kernel_timestamp_result_t begin = {0}, end = {0};
+    if (o->z->zeEventQueryKernelTimestamp(a->handle, &begin) != ZE_RESULT_SUCCESS ||
+        o->z->zeEventQueryKernelTimestamp(b->handle, &end) != ZE_RESULT_SUCCESS)
+        return false;
+    *ns = (uint64_t)((double)((end.global.kernelEnd - begin.global.kernelStart) & o->tick_mask) * o->ns_per_tick);
     return true;
 }
 

@@ -35,13 +35,12 @@ crumb_cl_code crumb_cl_event_wait(crumb_cl_event event) {
     return clWaitForEvents(1, &e);
 }
 
-bool crumb_cl_event_times(crumb_cl_event event, uint64_t *begin_ns, uint64_t *end_ns) {
+bool crumb_cl_event_span(crumb_cl_event first, crumb_cl_event last, uint64_t *ns) {
     cl_ulong begin = 0, end = 0;
-    if (clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof begin, &begin, NULL) != CL_SUCCESS ||
-        clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL) != CL_SUCCESS)
+    if (clGetEventProfilingInfo(first, CL_PROFILING_COMMAND_START, sizeof begin, &begin, NULL) != CL_SUCCESS ||
+        clGetEventProfilingInfo(last, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL) != CL_SUCCESS || end < begin)
         return false;
-    *begin_ns = begin;
-    *end_ns = end;
+    *ns = end - begin;
     return true;
 }
 

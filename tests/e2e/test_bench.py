@@ -13,7 +13,7 @@ FIELDS = ["build_commit", "build_number", "cpu_info", "gpu_info", "backends", "m
           "model_size", "model_n_params", "n_batch", "n_ubatch", "n_threads", "type_k", "type_v", "n_gpu_layers",
           "devices", "n_prompt", "n_gen", "n_depth", "test_time", "avg_ns", "stddev_ns", "avg_ts", "stddev_ts",
           "samples_ns", "samples_ts", "bandwidth_gb_s", "roofline_pct", "ttft_ms", "tpot_ms", "energy_j",
-          "j_per_token", "energy_source", "target", "head_type"]
+          "j_per_token", "energy_source", "energy_missing", "power_w", "clock_mhz", "throttling", "target", "head_type"]
 
 
 class Bench(CommandTest):
@@ -26,6 +26,18 @@ class Bench(CommandTest):
         for row, line in zip(rows, lines[2:]):
             self.assertRegex(row[6], r"^[\d.]+ \u00b1 [\d.]+$")
             self.assertEqual(len(line), len(lines[0]))
+
+    def test_energy(self):
+        """Of the processor's counter, where the system shows one and lets it be read."""
+        r = json.loads(self.succeeds("bench", *SMALL, "--energy", "-o", "json").stdout)[1]
+        if r["energy_source"] is None:
+            self.assertRegex(r["energy_missing"], "^cpu: .*energy counter")
+            self.assertIsNone(r["j_per_token"])
+        else:
+            self.assertRegex(r["energy_source"], "^cpu: RAPL, [1-9]")
+        lines = self.succeeds("bench", *SMALL, "--energy").stdout.splitlines()
+        self.assertRegex(lines[0], r"\| +t/s \| +J/token \| +W \| +MHz \| throttled by +\|$")
+        self.assertTrue(all(len(line) == len(lines[0]) for line in lines if line.startswith("|")))
 
     def check(self, results, names):
         self.assertEqual([(r["n_prompt"], r["n_gen"]) for r in results], [(8, 0), (0, 4)])

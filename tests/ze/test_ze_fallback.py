@@ -2,6 +2,7 @@
 """What takes a Level Zero device's place: the same card through OpenCL, then the CPU. The driver of driver_over_opencl and
 OpenCL's, under the layer that makes it claim to be a GPU, are one card by its name. Whoever runs a model, its text is the
 same."""
+import json
 import os
 import re
 import subprocess
@@ -39,6 +40,10 @@ class Fallback(unittest.TestCase):
     def run_model(self, *arguments, **settings):
         return self.crumb("run", "-p", "One day a small", "-n", "8", "--temp", "0", "--ignore-eos", *arguments, **settings)
 
+    def list_gpus(self):
+        devices = json.loads(self.crumb("devices", "--json", opencl=False).stdout)["devices"][1:]
+        return [{key: value for key, value in device.items() if key != "sensors"} for device in devices]
+
     def ends_on(self, where, done):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout, self.run_model("--device", "cpu").stdout, done.stderr)
@@ -73,7 +78,10 @@ class Fallback(unittest.TestCase):
         self.assertRegex(done.stderr, "gpu0 .* cannot run this model: .*ZE_RESULT_ERROR_DEVICE_LOST")
 
     def test_each_call_of_the_survey(self):
-        """A device that cannot be asked is none, or unusable, and says why; what is not needed may be missing."""
+        """A device that cannot be asked is none, or unusable, and says why; what is not needed may be missing. What it says
+        then is not kept: the next time it is asked again."""
+        whole = self.list_gpus()
+        self.assertEqual((whole[0]["target"], whole[0]["unusable"]), ("dp4a", ""))
         for name in ASKED:
             with self.subTest(name):
                 self.setUp()
@@ -81,12 +89,14 @@ class Fallback(unittest.TestCase):
                 self.assertEqual(listed.returncode, 0, listed.stderr)
                 if name in NOT_NEEDED:
                     self.assertRegex(listed.stdout, "gpu0", name)
+                    self.assertEqual(self.list_gpus(), whole, name)
                     continue
                 self.assertRegex(listed.stdout, "no Level Zero driver offers a GPU|cannot be used|its driver|the driver says|"
                                                 "its work-groups|its Level Zero driver", name)
                 named = self.crumb("run", "--backend", "ze", "-n", "1", opencl=False, CRUMB_FAULT=name)
                 self.assertEqual(named.returncode, 4, f"{name}: {named.stderr}")
                 self.assertTrue(re.search("gpu0|Level Zero", named.stderr), f"{name}: {named.stderr}")
+                self.assertEqual(self.list_gpus(), whole, name)
 
 
 if __name__ == "__main__":

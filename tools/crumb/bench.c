@@ -25,6 +25,7 @@ typedef struct bench_state {
     uint64_t *samples_ns;
     double roof[1025]; /* GB/s by number of threads; 0: not measured yet */
     size_t n_printed;
+    char energy_note[sizeof((crumb_engine_energy *)NULL)->missing]; /* printed last */
 } bench_state;
 
 /* ---- one test ---------------------------------------------------------------------------------------------- */
@@ -72,6 +73,7 @@ static crumb_status time_test(bench_state *b, const bench_test *test, bench_resu
     r->test_time = time(NULL);
     r->samples_ns = b->samples_ns;
     r->n_samples = (size_t)b->options->repetitions;
+    if (r->with_energy) crumb_engine_energy_begin(b->model, &r->energy);
     for (size_t i = 0; i < r->n_samples; i++) {
         CRUMB_TRY(crumb_session_rewind(b->session, (size_t)r->n_depth, err));
         uint64_t start = crumb_now_ns();
@@ -79,6 +81,7 @@ static crumb_status time_test(bench_state *b, const bench_test *test, bench_resu
         uint64_t between = crumb_now_ns();
         CRUMB_TRY(feed_one_by_one(b, test->n_gen, err));
         uint64_t end = crumb_now_ns();
+        if (r->with_energy) crumb_engine_energy_add(b->model, &r->energy);
         b->samples_ns[i] = end - start ? end - start : 1;
         if (test->n_prompt) r->prompt_ns += (double)(between - start) / (double)r->n_samples;
         if (test->n_gen) r->gen_ns += (double)(end - between) / (double)r->n_samples;
@@ -114,6 +117,7 @@ static crumb_status make_tokens(bench_state *b, int64_t n, crumb_error *err) {
 static crumb_status run_test(bench_state *b, const bench_test *test, bench_result r, crumb_error *err) {
     int64_t n_ctx = test->n_prompt + test->n_gen + r.n_depth;
     if (test->n_prompt + test->n_gen == 0) return CRUMB_OK;
+    r.with_energy = b->options->energy;
     r.n_prompt = test->n_prompt;
     r.n_gen = test->n_gen;
     crumb_session_params params = cli_session_params(b->options);
@@ -129,6 +133,10 @@ static crumb_status run_test(bench_state *b, const bench_test *test, bench_resul
     b->session = NULL;
     CRUMB_TRY(status);
     if (r.n_gen) r.roof_gb_s = roof(b, r.n_threads);
+    if (*r.energy.missing && strcmp(b->energy_note, r.energy.missing) != 0) {
+        snprintf(b->energy_note, sizeof b->energy_note, "%s", r.energy.missing);
+        cli_note("%s", b->energy_note);
+    }
     CRUMB_TRY(bench_print_result(b->format, &r, b->n_printed++ == 0, err));
     return cli_flush() ? CRUMB_OK : crumb_fail(err, CRUMB_ERR_INTERRUPTED, "stdout is closed");
 }
@@ -213,7 +221,7 @@ int cli_bench(const cli_options *options) {
         b->options = options;
         b->samples_ns = samples;
         b->format = bench_choose_format(options);
-        bench_print_begin(b->format);
+        bench_print_begin(b->format, options->energy);
         status = run_models(b, &err);
         bench_print_end(b->format, b->n_printed > 0); /* what was measured until a failure stays readable */
         free(b->tokens);

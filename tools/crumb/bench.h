@@ -2,6 +2,7 @@
 #ifndef CRUMB_TOOLS_BENCH_H
 #define CRUMB_TOOLS_BENCH_H
 
+#include "host/engine/energy.h"
 #include "tools/crumb/json_util.h"
 
 #include <time.h>
@@ -21,16 +22,21 @@ typedef struct bench_result {
     double avg_ns, stddev_ns, avg_ts, stddev_ts; /* of the samples; ts = tokens per second */
     double prompt_ns, gen_ns;                    /* averages of the two phases; 0 where there is none */
     double roof_gb_s;                            /* read bandwidth of this many threads; 0: unknown */
+    bool with_energy;                            /* it was asked for */
+    crumb_engine_energy energy;                  /* of all samples */
 } bench_result;
 
 /* Bytes of weights read per second while decoding, in GB/s; 0 for a test that does not decode. */
 double bench_bandwidth(const bench_result *r);
 
+/* Mean over the samples; 0: unknown. */
+double bench_watts(const bench_result *r);
+
 typedef enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON, BENCH_JSONL, BENCH_DOCUMENT } bench_format;
 bench_format bench_choose_format(const cli_options *options);
 
 /* Prints results as they come: begin, then each result, then end. BENCH_DOCUMENT is --json: one object. */
-void bench_print_begin(bench_format format);
+void bench_print_begin(bench_format format, bool with_energy);
 crumb_status bench_print_result(bench_format format, const bench_result *r, bool first, crumb_error *err);
 void bench_print_end(bench_format format, bool any);
 

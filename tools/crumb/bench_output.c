@@ -12,6 +12,10 @@ double bench_bandwidth(const bench_result *r) {
     return r->gen_ns > 0 ? (double)r->info.decode_bytes * (double)r->n_gen / r->gen_ns : 0;
 }
 
+double bench_watts(const bench_result *r) {
+    return r->energy.seconds > 0 ? r->energy.joules / r->energy.seconds : 0;
+}
+
 /* ---- markdown ---------------------------------------------------------------------------------------------- */
 
 /* "pp512", "tg128", "pp512+tg128", with " @ d4096" behind a filled context. */
@@ -28,6 +32,19 @@ static const char *backend_name(const bench_result *r) {
     return strcmp(r->info.backend, "cpu") == 0 ? "CPU" : crumb_engine_backend_name(r->info.backend);
 }
 
+static void print_energy_cells(const bench_result *r) {
+    const crumb_engine_energy *e = &r->energy;
+    const double tokens = (double)(r->n_prompt + r->n_gen) * (double)r->n_samples;
+    char joules[32] = "?", watts[32] = "?", clock[32] = "?";
+    if (e->joules > 0) snprintf(joules, sizeof joules, "%.4g", e->joules / tokens);
+    if (e->joules > 0) snprintf(watts, sizeof watts, "%.1f", bench_watts(r));
+    if (e->clock_mhz > 0) snprintf(clock, sizeof clock, "%.0f", e->clock_mhz);
+    cli_print(" %10s | %7s | %6s | %-20s |\n", joules, watts, clock,
+              !e->knows_throttling ? "?"
+              : *e->throttling     ? e->throttling
+                                   : "no");
+}
+
 static void print_markdown(const bench_result *r) {
     char test[64], size[32], params[32], rate[64];
     double mib = (double)r->info.file_bytes / (1 << 20);
@@ -38,8 +55,10 @@ static void print_markdown(const bench_result *r) {
     test_name(r, test);
     /* the sign of two bytes shifts the column by one */
     snprintf(rate, sizeof rate, "%.2f \u00b1 %.2f", r->avg_ts, r->stddev_ts);
-    cli_print("| %-30s | %10s | %10s | %-10s | %7d | %15s | %21s |\n", r->model_label, size,
-              cli_count_label(r->info.n_params, params), backend_name(r), r->n_threads, test, rate);
+    cli_print("| %-30s | %10s | %10s | %-10s | %7d | %15s | %21s |%s", r->model_label, size,
+              cli_count_label(r->info.n_params, params), backend_name(r), r->n_threads, test, rate,
+              r->with_energy ? "" : "\n");
+    if (r->with_energy) print_energy_cells(r);
 }
 
 /* ---- fields ------------------------------------------------------------------------------------------------ */
@@ -98,7 +117,19 @@ static void add_measurements(cJSON *o, const bench_result *r, bool samples) {
     if (samples) add_samples(o, r);
 }
 
-/* No counter is read in this version, and an estimate would be worse than nothing: energy is null. */
+/* Of all samples. Without a counter energy is null: an estimate would be worse than nothing. */
+static void add_energy(cJSON *o, const bench_result *r) {
+    const crumb_engine_energy *e = &r->energy;
+    const double tokens = (double)(r->n_prompt + r->n_gen), n = (double)r->n_samples;
+    cJSON_AddItemToObject(o, "energy_j", real_or_null(e->joules / n));
+    cJSON_AddItemToObject(o, "j_per_token", real_or_null(e->joules / n / tokens));
+    cJSON_AddItemToObject(o, "energy_source", *e->source ? text_item(e->source) : cJSON_CreateNull());
+    cJSON_AddItemToObject(o, "energy_missing", *e->missing ? text_item(e->missing) : cJSON_CreateNull());
+    cJSON_AddItemToObject(o, "power_w", real_or_null(bench_watts(r)));
+    cJSON_AddItemToObject(o, "clock_mhz", real_or_null(e->clock_mhz));
+    cJSON_AddItemToObject(o, "throttling", e->knows_throttling ? text_item(e->throttling) : cJSON_CreateNull());
+}
+
 static void add_own(cJSON *o, const bench_result *r) {
     double rate = bench_bandwidth(r);
     cJSON_AddItemToObject(o, "bandwidth_gb_s", real_or_null(rate));
@@ -106,9 +137,7 @@ static void add_own(cJSON *o, const bench_result *r) {
                           r->roof_gb_s > 0 ? real_or_null(100 * rate / r->roof_gb_s) : real_or_null(0));
     cJSON_AddItemToObject(o, "ttft_ms", real_or_null(r->prompt_ns / 1e6));
     cJSON_AddItemToObject(o, "tpot_ms", real_or_null(r->n_gen ? r->gen_ns / 1e6 / (double)r->n_gen : 0));
-    cJSON_AddNullToObject(o, "energy_j");
-    cJSON_AddNullToObject(o, "j_per_token");
-    cJSON_AddNullToObject(o, "energy_source");
+    add_energy(o, r);
     cJSON_AddItemToObject(o, "target", text_item(r->info.target));
     cJSON_AddItemToObject(o, "head_type", text_item(r->info.head_type));
 }
@@ -173,14 +202,16 @@ void bench_close_list(bench_format format, bool any) {
     if (format == BENCH_DOCUMENT) cli_print(any ? "\n]}\n" : "]}\n");
 }
 
-void bench_print_begin(bench_format format) {
+void bench_print_begin(bench_format format, bool with_energy) {
     if (format == BENCH_MD) {
         cli_print(
             "| model                          |       size |     params | backend    | threads |            test |"
-            "                  t/s |\n");
+            "                  t/s |%s\n",
+            with_energy ? "    J/token |       W |    MHz | throttled by         |" : "");
         cli_print(
             "| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: |"
-            " -------------------: |\n");
+            " -------------------: |%s\n",
+            with_energy ? " ---------: | ------: | -----: | :------------------- |" : "");
     }
     bench_open_list(format);
 }

@@ -73,6 +73,45 @@ static void print_gpu(const crumb_engine_device *d) {
     if (*l->advice) cli_print("  advice: %s\n", l->advice);
 }
 
+/* ---- sensors: of a card once, through the first backend that lists it ----------------------------------------------
+ */
+
+static bool has_sensors(const crumb_engine_devices *all, size_t i) {
+    const crumb_engine_device *d = &all->device[i];
+    return d->backend->device.sense && d->listing.kind != CRUMB_DEVICE_PROCESSOR && !*d->listing.unusable &&
+           (i == 0 || strcmp(d->name, all->device[i - 1].name) != 0 || *all->device[i - 1].listing.unusable);
+}
+
+static void print_sensors(const crumb_device_sensors *s) {
+    if (s->clock_mhz) cli_print("  clock %u MHz", s->clock_mhz);
+    if (s->clock_mhz && s->clock_most_mhz) cli_print(" of %u", s->clock_most_mhz);
+    if (s->clock_mhz && s->knows_throttling)
+        cli_print(*s->throttling ? ", held down by: %s" : ", not held down", s->throttling);
+    if (s->clock_mhz) cli_print("\n");
+    if (*s->energy_source) {
+        cli_print("  power %.1f W", s->power_mw * 1e-3);
+        if (s->power_limit_mw) cli_print(" of %.0f", s->power_limit_mw * 1e-3);
+        cli_print(", by its energy counter (%s)\n", s->energy_source);
+    }
+    if (*s->missing) cli_print("  sensors: %s\n", s->missing);
+}
+
+static void add_sensors(cJSON *device, const crumb_device_sensors *s) {
+    cJSON *o = cJSON_AddObjectToObject(device, "sensors");
+    json_add_text(o, "energy_source", s->energy_source);
+    if (*s->energy_source) {
+        json_add_u64(o, "energy_uj", s->energy_uj);
+        json_add_u64(o, "power_mw", s->power_mw);
+    }
+    if (s->power_limit_mw) json_add_u64(o, "power_limit_mw", s->power_limit_mw);
+    if (s->clock_mhz) json_add_u64(o, "clock_mhz", s->clock_mhz);
+    if (s->clock_most_mhz) json_add_u64(o, "clock_most_mhz", s->clock_most_mhz);
+    if (s->knows_throttling) json_add_text(o, "throttling", s->throttling);
+    json_add_text(o, "missing", s->missing);
+}
+
+/* ---- devices --------------------------------------------------------------------------------------------------- */
+
 static const crumb_engine_devices *find_devices(void) {
     static crumb_engine_devices all;
     crumb_engine_devices_find(&all);
@@ -81,8 +120,14 @@ static const crumb_engine_devices *find_devices(void) {
 
 static void print_gpus(void) {
     const crumb_engine_devices *all = find_devices();
-    for (size_t i = 0; i < all->n; i++)
-        if (is_gpu(&all->device[i])) print_gpu(&all->device[i]);
+    for (size_t i = 0; i < all->n; i++) {
+        crumb_device_sensors sensors;
+        if (!is_gpu(&all->device[i])) continue;
+        print_gpu(&all->device[i]);
+        if (!has_sensors(all, i)) continue;
+        all->device[i].backend->device.sense(NULL, all->device[i].listing.name, &sensors);
+        print_sensors(&sensors);
+    }
     if (*all->note) cli_print("no GPU: %s\n", all->note);
     for (size_t i = 0; i < CRUMB_ENGINE_MAX_BACKENDS; i++)
         if (*all->notes[i] && strcmp(all->notes[i], all->note) != 0)
@@ -121,6 +166,11 @@ static void add_gpus(cJSON *document, cJSON *devices) {
         json_add_text(o, "units_are", l->units);
         json_add_u64(o, "memory_bytes", l->memory_bytes);
         json_add_u64(o, "max_alloc_bytes", l->max_alloc_bytes);
+        crumb_device_sensors sensors;
+        if (has_sensors(all, i)) {
+            all->device[i].backend->device.sense(NULL, l->name, &sensors);
+            add_sensors(o, &sensors);
+        }
         cJSON_AddItemToArray(devices, o);
     }
     json_add_text(document, "no_gpu", all->note);

@@ -147,6 +147,9 @@ const cli_option cli_option_table[] = {
      .help = "times that each test is repeated"},
     {"-o --output", CLI_CHOICE, "md|csv|json|jsonl", AT(output), "md", .commands = CLI_BENCH,
      .help = "format of the results; llama-bench's fields first, then bandwidth, roofline, latencies and energy"},
+    {"--energy", CLI_ON, AT(energy), .commands = CLI_BENCH,
+     .help = "also joules per token, watts, the clock and what holds it down, from the devices' own counters (Level "
+             "Zero's Sysman, hwmon, RAPL); without a counter, why there is none"},
     {"--suite", CLI_CHOICE, "cpu", AT(suite), .commands = CLI_BENCH,
      .help = "instead of a model's speed, how near to the machine's limits everything on a token's path comes: a row "
              "for each target of the project; see --filter"},

@@ -60,7 +60,7 @@ typedef struct cli_options {
     cli_ints bench_prompt, bench_gen, bench_pair, bench_depth, bench_threads, bench_batch, bench_ubatch;
     int64_t repetitions;
     const char *output, *suite;
-    bool warmup;
+    bool warmup, energy;
     /* perplexity */
     int64_t n_chunks;
     bool kl_divergence;

@@ -5,11 +5,9 @@
 
 #include <level_zero/ze_api.h>
 
-struct _ze_driver_handle_t {
-    bool is_there;
-};
-static struct _ze_driver_handle_t the_driver;
+struct _ze_driver_handle_t the_driver;
 struct _ze_device_handle_t the_device;
+const ze_device_uuid_t the_uuid = {{'o', 'v', 'e', 'r', ' ', 'O', 'p', 'e', 'n', 'C', 'L'}};
 
 bool call_fails(const char *function) {
     return crumb_test_call_fails(function);
@@ -181,6 +179,7 @@ ze_result_t ZE_APICALL zeDeviceGetProperties(ze_device_handle_t device, ze_devic
     out->type = ZE_DEVICE_TYPE_GPU;
     out->vendorId = 0x8086;
     out->deviceId = g->device_id;
+    out->uuid = the_uuid;
     out->flags = g->integrated ? ZE_DEVICE_PROPERTY_FLAG_INTEGRATED : 0;
     out->coreClockRate = g->clock_mhz;
     out->maxMemAllocSize = device_number(CL_DEVICE_MAX_MEM_ALLOC_SIZE);

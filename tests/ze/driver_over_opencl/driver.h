@@ -8,6 +8,9 @@
  *   CRUMB_DRIVER_GPU       which GPU it claims to be, by Intel's names: bmg, dg2, lnl or tgllp
  *   CRUMB_LAYER_BUILTINS   path of tests/xe/xe_builtins.cl, the matrix instructions, which modules are linked with
  *   CRUMB_DRIVER_WRONG     launches of kernels whose name begins so do nothing
+ *   CRUMB_DRIVER_TICKS     timestamps say that every launch takes so many ticks, and the clock wraps behind the tenth;
+ *                          else they are OpenCL's times
+ *   CRUMB_DRIVER_SYSMAN    "none": Sysman has no domains; "denied": its counters may not be read
  *   CRUMB_FAULT...         calls that fail: tests/support/faults.h. What releases something or polls is not counted
  */
 #ifndef CRUMB_TESTS_ZE_DRIVER_H
@@ -18,6 +21,7 @@
 #include <CL/cl_ext.h>
 
 #include <level_zero/ze_ddi.h>
+#include <level_zero/zes_ddi.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,6 +46,11 @@ typedef struct usm_functions {
     clEnqueueMemFillINTEL_fn fill;
 } usm_functions;
 
+struct _ze_driver_handle_t {
+    bool is_there;
+};
+extern struct _ze_driver_handle_t the_driver;
+
 /* Opened by the first zeInit, and kept. */
 struct _ze_device_handle_t {
     cl_device_id id;
@@ -55,6 +64,13 @@ struct _ze_context_handle_t {
 };
 
 enum { TICKS_PER_SECOND = 19200000, TICK_BITS = 32 }; /* of timestamps */
+
+/* What the energy counter gains by a list that is submitted, and by each reading: whoever reads it counts lists. */
+enum { LIST_UJ = 1000000, READING_UJ = 1 };
+void count_list(void);
+
+/* Its number of its own, by which Sysman's device is known for the same. */
+extern const ze_device_uuid_t the_uuid;
 
 /* OpenCL's codes as Level Zero's. */
 ze_result_t result_of(cl_int code);
@@ -111,10 +127,11 @@ struct _ze_event_pool_handle_t {
     uint32_t n_events;
 };
 struct _ze_event_handle_t {
-    cl_event signal; /* the command that signals it; NULL: none is submitted */
+    cl_event signal;   /* the command that signals it; NULL: none is submitted */
+    uint64_t n_launch; /* how many launches there had been with it */
 };
 
 /* Takes `signal` over. */
-void event_attach(ze_event_handle_t event, cl_event signal);
+void event_attach(ze_event_handle_t event, cl_event signal, uint64_t n_launch);
 
 #endif

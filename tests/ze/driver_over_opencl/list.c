@@ -3,6 +3,7 @@
 
 #include <level_zero/ze_api.h>
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,18 +70,20 @@ static cl_int enqueue(cl_command_queue q, const command *c, cl_event *done) {
 
 /* `last` NULL: nobody asks for the last one's event. */
 static ze_result_t replay(cl_command_queue q, const command *commands, size_t n, cl_event *last) {
+    static atomic_ullong n_launches;
     cl_int code = CL_SUCCESS;
     for (size_t i = 0; i < n && code == CL_SUCCESS; i++) {
         const bool is_last = last && i + 1 == n;
         cl_event done = NULL;
         code = enqueue(q, &commands[i], commands[i].signal || is_last ? &done : NULL);
         if (code != CL_SUCCESS) break;
+        if (commands[i].kind == COMMAND_LAUNCH) n_launches++;
         if (is_last) {
             if (*last) clReleaseEvent(*last);
             if (commands[i].signal) clRetainEvent(done);
             *last = done;
         }
-        if (commands[i].signal) event_attach(commands[i].signal, done);
+        if (commands[i].signal) event_attach(commands[i].signal, done, n_launches);
     }
     if (code == CL_SUCCESS) code = clFlush(q);
     return result_of(code);
@@ -231,6 +234,7 @@ ze_result_t ZE_APICALL zeCommandListImmediateAppendCommandListsExp(ze_command_li
     ze_result_t code = ZE_RESULT_SUCCESS;
     CALL();
     if (!immediate->queue || signal || n_waits || waits) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    for (uint32_t i = 0; i < n; i++) count_list();
     for (uint32_t i = 0; i < n && code == ZE_RESULT_SUCCESS; i++)
         code = lists[i]->is_closed ? replay(immediate->queue, lists[i]->commands, lists[i]->n, &lists[i]->last)
                                    : ZE_RESULT_ERROR_INVALID_ARGUMENT;

@@ -7,7 +7,8 @@
         if (ZE_MAJOR_VERSION(version) != 1) return ZE_RESULT_ERROR_UNSUPPORTED_VERSION;                                \
         __VA_ARGS__ return ZE_RESULT_SUCCESS;                                                                          \
     }
-#define HAS(group, function) t->pfn##function = ze##group##function;
+#define HAS(group, function)     t->pfn##function = ze##group##function;
+#define HAS_ZES(group, function) t->pfn##function = zes##group##function;
 
 TABLE(Global, ze_global_dditable_t, HAS(, Init))
 TABLE(Driver, ze_driver_dditable_t,
@@ -32,3 +33,19 @@ TABLE(EventPool, ze_event_pool_dditable_t, HAS(EventPool, Create) HAS(EventPool,
 TABLE(Event, ze_event_dditable_t,
       HAS(Event, Create) HAS(Event, Destroy) HAS(Event, HostReset) HAS(Event, QueryStatus) HAS(Event, HostSynchronize)
           HAS(Event, QueryKernelTimestamp))
+
+/* Sysman's. */
+#define SYSMAN_TABLE(name, type, ...)                                                                                  \
+    ze_result_t ZE_APICALL zesGet##name##ProcAddrTable(ze_api_version_t version, type *t) {                            \
+        if (!t) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;                                                           \
+        if (ZE_MAJOR_VERSION(version) != 1) return ZE_RESULT_ERROR_UNSUPPORTED_VERSION;                                \
+        __VA_ARGS__ return ZE_RESULT_SUCCESS;                                                                          \
+    }
+
+SYSMAN_TABLE(Global, zes_global_dditable_t, HAS_ZES(, Init))
+SYSMAN_TABLE(Driver, zes_driver_dditable_t, HAS_ZES(Driver, Get))
+SYSMAN_TABLE(Device, zes_device_dditable_t,
+             HAS_ZES(Device, Get) HAS_ZES(Device, GetProperties) HAS_ZES(Device, EnumPowerDomains)
+                 HAS_ZES(Device, EnumFrequencyDomains))
+SYSMAN_TABLE(Power, zes_power_dditable_t, HAS_ZES(Power, GetProperties) HAS_ZES(Power, GetEnergyCounter))
+SYSMAN_TABLE(Frequency, zes_frequency_dditable_t, HAS_ZES(Frequency, GetProperties) HAS_ZES(Frequency, GetState))
