@@ -102,7 +102,7 @@ static void device_get_info(const crumb_device *d, crumb_device_info *out) {
                                .n_threads = crumb_pool_threads(d->pool),
                                .host_memory = true,
                                .shared_weight_bytes = UINT64_MAX,
-                               .wants_index = crumb_cpu_wants_index(d->isa)};
+                               .index_bits = crumb_cpu_index_bits(d->isa)};
     snprintf(out->detail, sizeof out->detail, "%s", d->detail);
     snprintf(out->target, sizeof out->target, "%s", crumb_isa_name(d->isa));
     out->memory_bytes = crumb_memory_total_bytes();

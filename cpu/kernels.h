@@ -144,8 +144,8 @@ const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act
 const crumb_cpu_kernel *crumb_cpu_kernel_find(const char *name, const crumb_matrix *w, crumb_act_quant act, uint32_t n,
                                               crumb_isa isa);
 const char *crumb_cpu_kernels_hash(void); /* of the kernels' text: measurements of other text mean nothing */
-/* Whether matrices that can have the index layout are faster in it. */
-bool crumb_cpu_wants_index(crumb_isa isa);
+/* 1 << bits of the matrices that are faster in the index layout, where they can have it. */
+uint32_t crumb_cpu_index_bits(crumb_isa isa);
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa);
 crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa); /* NULL: the tier's GEMM reads q */
 /* Scratch bytes per thread that any kernel may need for this matrix and these knobs, whatever n. */

@@ -78,8 +78,9 @@ const char *crumb_cpu_kernels_hash(void) {
     return CRUMB_CPU_KERNELS_HASH;
 }
 
-bool crumb_cpu_wants_index(crumb_isa isa) {
-    return crumb_isa_includes(isa, CRUMB_ISA_AVX2);
+/* On zmm registers products of 1 bit are faster than look-ups. */
+uint32_t crumb_cpu_index_bits(crumb_isa isa) {
+    return isa == CRUMB_ISA_AVX512VNNI ? 1u << 2 : crumb_isa_includes(isa, CRUMB_ISA_AVX2) ? 1u << 1 | 1u << 2 : 0;
 }
 
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa) {

@@ -57,7 +57,7 @@ static size_t chosen(const crumb_kernel_machine *machine, const crumb_kernel_pro
     size_t n;
     const crumb_isa isa = crumb_isa_best();
     const crumb_cpu_kernel *rows = crumb_cpu_kernels(&n);
-    w.indexed = crumb_cpu_wants_index(isa) && crumb_index_fits(&w);
+    w.indexed = crumb_index_wanted(&w, crumb_cpu_index_bits(isa));
     const crumb_cpu_kernel *row = crumb_problem_fits(p) ? crumb_cpu_kernel_select(&w, p->act, p->n, isa) : NULL;
     return row ? (size_t)(row - rows) : SIZE_MAX;
 }

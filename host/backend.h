@@ -203,7 +203,8 @@ typedef struct crumb_device_info {
     char target[32]; /* tier in use: "avx2" */
     int n_threads;
     bool host_memory;             /* buffers are host memory that the host can write at any time */
-    bool wants_index;             /* weights that can have the index layout (host/lowbit/index.h) are faster in it */
+    uint32_t index_bits;          /* 1 << bits of the weights that are faster in the index layout (host/lowbit/index.h),
+                                   * where they can have it */
     uint64_t shared_weight_bytes; /* a buffer of up to so many bytes stays where the host wrote it, so that kernels of
                                    * the CPU read the same weights; 0: none does */
     uint64_t memory_bytes, memory_free_bytes;

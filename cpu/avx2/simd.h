@@ -8,9 +8,9 @@
 
 #include "cpu/lowbit/dot16.h"
 
-/* Tile-rows that a GEMV reads at once, for 8 accumulators of the 16 registers; 1 bit has 8 activation operands. */
+/* Tile-rows that a GEMV reads at once, for up to 8 accumulators of the 16 registers. */
 SIMD_INLINE int gemv_streams(int bits, int columns) {
-    return columns == 2 ? 2 : bits == 1 ? 2 : 4 / dot_accumulators(bits);
+    return columns == 1 && (bits == 3 || bits == 5 || bits == 6) ? 4 : 2;
 }
 
 enum {

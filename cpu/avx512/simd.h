@@ -15,9 +15,9 @@ SIMD_INLINE int dot_accumulators(int bits) {
 
 #include "cpu/lowbit/dot32.h"
 
-/* Tile-rows that a GEMV reads at once: 8 or 16 accumulators (8 bits: 4). */
+/* Tile-rows that a GEMV reads at once: 4 to 16 accumulators (8 bits: 2); split codes have few, and take four. */
 SIMD_INLINE int gemv_streams(int bits, int columns) {
-    return columns == 2 || bits == 1 ? 2 : 4;
+    return columns == 1 && (bits == 3 || bits == 5 || bits == 6) ? 4 : 2;
 }
 
 /* Half as many as there are registers for: then a core's window of instructions holds the fold of one group and the dot

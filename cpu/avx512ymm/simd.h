@@ -22,9 +22,10 @@ SIMD_INLINE int dot_accumulators(int bits) {
 
 #include "cpu/lowbit/dot32.h"
 
-/* Tile-rows that a GEMV reads at once, for 16 accumulators (8 and split bits: 8), as many for two columns. */
+/* Tile-rows that a GEMV reads at once, for 4 (8 bits) to 16 accumulators, as many for two columns. */
 SIMD_INLINE int gemv_streams(int bits, int columns) {
-    return (bits <= 2 ? 2 : 4) / columns;
+    const bool split = bits == 3 || bits == 5 || bits == 6;
+    return split ? 4 / columns : bits <= 2 ? 2 / columns : 2;
 }
 
 /* As many as the zmm tier, so that both want activations in the same order. */

@@ -1,15 +1,19 @@
 /* GEMV on the tile layout: a few rows of activations, bound by reading the weights once.
  *
- * The weights of several tile-rows are read at once, each a long contiguous stream of its own, since one stream does
- * not keep enough cache lines in flight. Packed codes are split into planes in registers, and each plane meets all
- * columns (rows of activations). The inner loop is a function of its own so that the compiler gives its accumulators
- * registers: streams * TILE_VECTORS * columns * dot_accumulators(bits) of them, 8 for AVX2. There is one for each
- * number of streams and columns, with one prefetch and with two; which is used is a knob (crumb_cpu_knobs).
+ * The weights of two tile-rows are read at once (four of split codes), each a long contiguous stream of its own, since
+ * one stream does not keep enough cache lines in flight, and of more those compete for the sets of a cache whose rows
+ * are a power of two. Packed codes are split into planes in registers, and each plane meets all columns (rows of
+ * activations). The inner loop is a function of its own so that the compiler gives its accumulators registers:
+ * streams * TILE_VECTORS * columns * dot_accumulators(bits) of them, at most 8 for AVX2. There is one for each number
+ * of streams and columns, with one prefetch and with two; which is used is a knob (crumb_cpu_knobs).
  *
  * Included after a tier's simd.h, which says how many streams are the default; GEMV_INSTANCES makes the kernels of a
  * tier, among them GEMV_CODEBOOK_INSTANCE the one for codebooks, whose 4-bit codes become operands of DOT_ENTRY_BITS in
  * registers.
  */
+#ifndef CRUMB_CPU_LOWBIT_GEMV_H
+#define CRUMB_CPU_LOWBIT_GEMV_H
+
 #include "cpu/lowbit/split.h"
 
 enum {
@@ -17,7 +21,7 @@ enum {
     GEMV_MAX_COLUMNS = 2,
     GEMV_MAX_SUMS = 8, /* streams * TILE_VECTORS * columns */
     GEMV_HALF_STREAMS = 2,
-    GEMV_NEAR_BYTES = 2048 /* ahead in each stream */
+    GEMV_AHEAD_BYTES = 8192 /* on their way in all streams together */
 };
 
 typedef struct gemv_operands {
@@ -202,7 +206,7 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
     o.mul = a->w->mul;
     o.max_code = a->w->max_code;
     o.table = pass->table;
-    o.near = a->knobs.near_bytes ? a->knobs.near_bytes : GEMV_NEAR_BYTES;
+    o.near = a->knobs.near_bytes ? a->knobs.near_bytes : GEMV_AHEAD_BYTES / (size_t)pass->streams;
     o.far = (size_t)a->knobs.far_kb << 10;
     gemv_scales scales;
     scales.served = scales.supers_served = 0;
@@ -326,3 +330,5 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
     GEMV_SPLIT_INSTANCE(6)                                                                                             \
     GEMV_BYTES_INSTANCE                                                                                                \
     GEMV_CODEBOOK_INSTANCE
+
+#endif

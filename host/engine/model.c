@@ -178,7 +178,7 @@ static crumb_status make_buffers(crumb_model *m, const crumb_weights *weights,
                                           .device = u->device,
                                           .buffer = u->buffer,
                                           .base = base,
-                                          .index = u->info.wants_index};
+                                          .index_bits = u->info.index_bits};
     }
     return CRUMB_OK;
 }

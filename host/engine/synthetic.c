@@ -237,20 +237,20 @@ static void fill_network(int n_threads, const crumb_network *net) {
 }
 
 /* As a file's weights are, after packing. */
-static void index_matrix(crumb_matrix *w) {
-    if (!w->bits || !crumb_index_fits(w)) return;
+static void index_matrix(crumb_matrix *w, uint32_t index_bits) {
+    if (!w->bits || !crumb_index_wanted(w, index_bits)) return;
     crumb_index_from_tiles(w, (uint8_t *)(uintptr_t)w->codes);
     w->indexed = true;
 }
 
-static void index_network(crumb_network *net) {
+static void index_network(crumb_network *net, uint32_t index_bits) {
     for (uint32_t i = 0; i < net->hparams.num_hidden_layers; i++) {
         crumb_layer *l = &net->layers[i];
         crumb_weight *weights[] = {&l->attn_q,   &l->attn_k, &l->attn_v,  &l->attn_output,
                                    &l->ffn_gate, &l->ffn_up, &l->ffn_down};
-        for (size_t j = 0; j < sizeof weights / sizeof *weights; j++) index_matrix(&weights[j]->matrix);
+        for (size_t j = 0; j < sizeof weights / sizeof *weights; j++) index_matrix(&weights[j]->matrix, index_bits);
     }
-    if (!net->tied) index_matrix(&net->head.matrix);
+    if (!net->tied) index_matrix(&net->head.matrix, index_bits);
 }
 
 /* Commits everything, cut where layers begin: their parts lie one after the other, and no range is too large for one
@@ -333,7 +333,7 @@ static crumb_status build(crumb_model *m, const void *source, const crumb_model_
     carver c = {.base = base};
     CRUMB_TRY(make_network(&c, &m->net, from->body, from->head, err));
     fill_network(unit->info.n_threads, &m->net);
-    if (unit->info.wants_index) index_network(&m->net);
+    index_network(&m->net, unit->info.index_bits);
     CRUMB_TRY(commit_network(m, base, n_bytes, err));
     m->n_params = count_params(&m->net);
     crumb_engine_model_describe(m, from->spec);

@@ -17,6 +17,10 @@ bool crumb_index_fits(const crumb_matrix *w) {
     return ternary && w->group == crumb_round_up(w->k, CRUMB_TILE_K);
 }
 
+bool crumb_index_wanted(const crumb_matrix *w, uint32_t index_bits) {
+    return (index_bits >> w->bits & 1) && crumb_index_fits(w);
+}
+
 uint64_t crumb_index_bytes(const crumb_matrix *w) {
     return crumb_div_up(w->m, ROWS) * crumb_index_lines(w) * CRUMB_INDEX_LINE_BYTES;
 }

@@ -26,6 +26,8 @@ enum { CRUMB_INDEX_LINE_BYTES = 32, CRUMB_INDEX_FIRST = 2 /* of the indices that
 /* Whether a matrix in tiles can have this layout: 1-bit codes in whole 32-blocks per scale, or ternary ones with one
  * scale per row. */
 bool crumb_index_fits(const crumb_matrix *w);
+/* Whether it is to have it, of a device that wants it for widths `1 << bits`. */
+bool crumb_index_wanted(const crumb_matrix *w, uint32_t index_bits);
 
 /* Positions of a line, and lines of a tile-row. */
 static inline uint32_t crumb_index_line_positions(unsigned bits) {

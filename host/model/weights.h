@@ -48,9 +48,9 @@ typedef struct crumb_weights_place {
     const crumb_backend *backend;
     crumb_device *device;
     crumb_buffer *buffer;
-    uint8_t *base; /* zeroed, 64-byte aligned */
-    bool index;    /* matrices get the index layout where it fits, except for the embedding, whose rows are read one by
-                    * one */
+    uint8_t *base;       /* zeroed, 64-byte aligned */
+    uint32_t index_bits; /* 1 << bits of the matrices that get the index layout where it fits, except for the
+                          * embedding, whose rows are read one by one */
 } crumb_weights_place;
 
 /* places: [CRUMB_WEIGHTS_MEMORIES]. Packs all entries on n_threads threads, commits each to the device when it is

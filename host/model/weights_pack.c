@@ -123,7 +123,7 @@ static crumb_status finish_entry(packer *p, const crumb_weights_entry *e, crumb_
     if (e->vector) return commit(place, e->offset, e->tensor->dims[0] * sizeof(float), err);
     if (crumb_type_get_info(e->tensor->type)->act_rule == CRUMB_ACT_RULE_ROW) crumb_matrix_merge_scales(e->matrix);
     if (crumb_type_get_info(e->tensor->type)->scale_kind == CRUMB_SCALE_F32) crumb_matrix_widen_groups(e->matrix);
-    if (place->index && e->matrix != p->embedding && crumb_index_fits(e->matrix)) index_entry(p, e);
+    if (e->matrix != p->embedding && crumb_index_wanted(e->matrix, place->index_bits)) index_entry(p, e);
     return commit(place, e->offset, e->layout.total_bytes, err);
 }
 

@@ -30,7 +30,7 @@ class Tune(CommandTest):
         records = self.exported()
         self.assertEqual(len(records), first["candidates"])
         self.assertEqual(len({(r["kernel"], r["knobs"]) for r in records}), len(records))
-        self.assertEqual([r["ratio"] for r in records if r["knobs"] == "" and r["kernel"].startswith("gemv")], [1])
+        self.assertIn(1, [r["ratio"] for r in records if r["knobs"] == "" and r["kernel"].startswith("gemv")])
         again = json.loads(self.tune(*SHAPE, "--op", "gemv", "--budget", "60s", "--json").stdout)
         self.assertEqual((again["measured"], again["kernel"], again["knobs"]), (0, first["kernel"], first["knobs"]))
         self.assertIn(first["kernel"], self.tune("show").stdout)

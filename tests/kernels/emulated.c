@@ -18,10 +18,10 @@ static const crumb_cpu_kernel kernels[] = {
      .run = crumb_##kernel_op##_##form##_i8__##tier##_emulated,                                                        \
      .codebook_range = range},
     EMULATED_FOR_ALL(EMULATED_ROW)
-#define EMULATED_LAYOUT_ROW(kernel_name, code_bits, own_layout, tier)                                                  \
+#define EMULATED_LAYOUT_ROW(kernel_name, code_bits, activations, own_layout, tier)                                     \
     {.name = #kernel_name "__" #tier,                                                                                  \
      .bits = code_bits,                                                                                                \
-     .acts = ACT_I8,                                                                                                   \
+     .acts = (activations),                                                                                            \
      .isa = CRUMB_ISA_AVX2,                                                                                            \
      .max_n = UINT32_MAX,                                                                                              \
      .run = crumb_##kernel_name##__##tier##_emulated,                                                                  \

@@ -34,20 +34,21 @@ crumb_interleave_fn crumb_interleave__avxvnni_emulated, crumb_interleave__avx512
 #define EMULATED_PROTOTYPE(op, form, bits, range, tier) crumb_linear_fn crumb_##op##_##form##_i8__##tier##_emulated;
 EMULATED_FOR_ALL(EMULATED_PROTOTYPE)
 
-/* X(name, bits, layout, tier): kernels with layouts of their own */
+/* X(name, bits, activations, layout, tier): kernels with layouts of their own */
 #define EMULATED_FOR_LAYOUTS(X)                                                                                        \
-    X(georganas_u2_i8, 2, crumb_layout_georganas_u2, avxvnni)                                                          \
-    X(georganas_u1_i8, 1, crumb_layout_georganas_u1, avxvnni)                                                          \
-    X(gemm_b8_i8, 1, crumb_layout_index, avxvnni)                                                                      \
-    X(gemm_t5_i8, 2, crumb_layout_index, avxvnni)                                                                      \
-    X(georganas_u2_i8, 2, crumb_layout_georganas_u2, avx512ymm)                                                        \
-    X(georganas_u1_i8, 1, crumb_layout_georganas_u1, avx512ymm)                                                        \
-    X(gemm_b8_i8, 1, crumb_layout_index, avx512ymm)                                                                    \
-    X(gemm_t5_i8, 2, crumb_layout_index, avx512ymm)                                                                    \
-    X(gemm_b8_i8, 1, crumb_layout_index, avx512vnni)                                                                   \
-    X(gemm_t5_i8, 2, crumb_layout_index, avx512vnni)
+    X(georganas_u2_i8, 2, ACT_I8, crumb_layout_georganas_u2, avxvnni)                                                  \
+    X(georganas_u1_i8, 1, ACT_I8, crumb_layout_georganas_u1, avxvnni)                                                  \
+    X(gemm_b8_i8, 1, ACT_I8, crumb_layout_index, avxvnni)                                                              \
+    X(gemm_t5_i8, 2, ACT_I8, crumb_layout_index, avxvnni)                                                              \
+    X(georganas_u2_i8, 2, ACT_I8, crumb_layout_georganas_u2, avx512ymm)                                                \
+    X(georganas_u1_i8, 1, ACT_I8, crumb_layout_georganas_u1, avx512ymm)                                                \
+    X(gemm_b8_i8, 1, ACT_I8, crumb_layout_index, avx512ymm)                                                            \
+    X(gemm_t5_i8, 2, ACT_I8, crumb_layout_index, avx512ymm)                                                            \
+    X(gemm_b8_i8, 1, ACT_I8, crumb_layout_index, avx512vnni)                                                           \
+    X(gemm_t5_i8, 2, ACT_I8, crumb_layout_index, avx512vnni)                                                           \
+    X(gemv_t5_i8, 2, 1 << CRUMB_ACT_ROW, crumb_layout_index_t5, avx512vnni)
 
-#define EMULATED_LAYOUT_PROTOTYPE(name, bits, layout, tier) crumb_linear_fn crumb_##name##__##tier##_emulated;
+#define EMULATED_LAYOUT_PROTOTYPE(name, bits, acts, layout, tier) crumb_linear_fn crumb_##name##__##tier##_emulated;
 EMULATED_FOR_LAYOUTS(EMULATED_LAYOUT_PROTOTYPE)
 
 #endif

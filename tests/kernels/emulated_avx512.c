@@ -9,6 +9,11 @@
 #include "cpu/lowbit/gemm.h"
 #include "cpu/lowbit/gemv.h"
 
+#include "tests/kernels/emulated_index512.h"
+
+#include "cpu/lowbit/gemv_index.h"
+
 GEMV_INSTANCES
+INDEX_GEMV_TRITS
 GEMM_INSTANCES
 GEMM_INTERLEAVE_INSTANCE
