@@ -225,7 +225,9 @@ crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, cru
     CRUMB_TRY(put_rope(&r));
     CRUMB_TRY(put_window(&r));
     c->tied = is_true(root, "tie_word_embeddings");
-    CRUMB_TRY(checkpoint_packing_read(checkpoint_get(root, "quantization_config"), c->path, &c->packing, err));
+    const cJSON *quantization = checkpoint_get(root, "quantization_config");
+    CRUMB_TRY(checkpoint_packing_read(quantization, c->path, &c->packing, err));
+    c->not_converted = checkpoint_get(quantization, "modules_to_not_convert");
     CRUMB_TRY(read_w_bits(&r));
     return keys->status;
 }

@@ -52,7 +52,9 @@ typedef struct checkpoint_config {
         uint32_t group;      /* weights that share a scale where no g_idx says so; 0: a whole row */
         bool zeros_less_one; /* zero points are stored less one (GPTQ's first version) */
         bool divides;        /* BITNET: by its scales, and not multiplies with them */
+        bool online;         /* BITNET: weights are floats, ternary only when they are used */
     } packing;
+    const cJSON *not_converted; /* names of modules whose weights stay as they are; config.json's; NULL: none */
 } checkpoint_config;
 
 /* Reads what config.json (`root`) says, and adds its keys. */
@@ -86,6 +88,7 @@ typedef struct checkpoint_tensor {
         CHECKPOINT_FLOATS,   /* a vector, which becomes f32 */
         CHECKPOINT_DIVISORS, /* of RoPE's frequencies, from config.json */
         CHECKPOINT_TERNARY,  /* BitNet's bytes of four rows */
+        CHECKPOINT_ABSMEAN,  /* BitNet's floats, made ternary as its layers do */
         CHECKPOINT_CODES,    /* GPTQ's and AWQ's: blocks of 32 with scale and min */
         CHECKPOINT_HALVES,   /* the same where blocks of columns do not share scales in any order: f16, as transformers
                                 makes it */
@@ -135,6 +138,17 @@ crumb_status checkpoint_levels_plan(crumb_safetensors *files, checkpoint_tensor 
 /* Writes all its bytes. Runs inside crumb_file_guard. */
 crumb_status checkpoint_levels_make(crumb_safetensors *files, const checkpoint_tensor *t, uint8_t *out,
                                     crumb_error *err);
+
+/* ---- absmean.c: floats that BitNet's layers make ternary ----------------------------------------------------- */
+
+/* *out: whether the weights of that name are such. Fails where config.json leaves it open. */
+crumb_status checkpoint_is_absmean(const checkpoint_config *c, const crumb_safetensor *from, bool *out,
+                                   crumb_error *err);
+/* As checkpoint_packed_plan and _make. */
+crumb_status checkpoint_absmean_plan(const crumb_safetensors *files, checkpoint_tensor *t, crumb_gguf_tensor *d,
+                                     crumb_error *err);
+crumb_status checkpoint_absmean_make(const crumb_safetensors *files, const checkpoint_tensor *t, uint8_t *out,
+                                     crumb_error *err);
 
 /* ---- tensors.c ----------------------------------------------------------------------------------------------- */
 

@@ -87,10 +87,11 @@ static crumb_status read_awq(const reader *r) {
 static crumb_status read_bitnet(const reader *r) {
     const char *layers, *mode;
     CRUMB_TRY(get_word(r, "linear_class", "bitlinear|autobitlinear", &layers));
-    CRUMB_TRY(get_word(r, "quantization_mode", "offline", &mode));
+    CRUMB_TRY(get_word(r, "quantization_mode", "offline|online", &mode));
+    const bool divides = is_word(layers, "bitlinear"), online = is_word(mode, "online");
+    if (divides && online) return unsupported(r, "quantization_mode", "online with bitlinear");
     if (cJSON_IsTrue(checkpoint_get(r->q, "use_rms_norm"))) return unsupported(r, "use_rms_norm", "true");
-    *r->out =
-        (struct checkpoint_packing){.method = CHECKPOINT_BITNET, .bits = 2, .divides = is_word(layers, "bitlinear")};
+    *r->out = (struct checkpoint_packing){.method = CHECKPOINT_BITNET, .bits = 2, .divides = divides, .online = online};
     return CRUMB_OK;
 }
 
@@ -107,12 +108,12 @@ crumb_status checkpoint_packing_read(const cJSON *quantization, const char *path
 }
 
 bool checkpoint_is_packed(const struct checkpoint_packing *p, const char *part, crumb_dtype dtype) {
-    if (p->method == CHECKPOINT_BITNET) return strcmp(part, "weight") == 0 && dtype == CRUMB_DTYPE_U8;
+    if (p->method == CHECKPOINT_BITNET) return !p->online && strcmp(part, "weight") == 0 && dtype == CRUMB_DTYPE_U8;
     return (p->method == CHECKPOINT_GPTQ || p->method == CHECKPOINT_AWQ) && strcmp(part, "qweight") == 0;
 }
 
 bool checkpoint_is_beside(const struct checkpoint_packing *p, const char *part) {
-    if (p->method == CHECKPOINT_BITNET) return strcmp(part, "weight_scale") == 0;
+    if (p->method == CHECKPOINT_BITNET) return !p->online && strcmp(part, "weight_scale") == 0;
     if (p->method == CHECKPOINT_PARETOQ) return strcmp(part, "weight_clip_val") == 0;
     if (p->method == CHECKPOINT_PLAIN) return false;
     return strcmp(part, "qzeros") == 0 || strcmp(part, "scales") == 0 || strcmp(part, "g_idx") == 0;
@@ -275,7 +276,11 @@ static crumb_status plan_grouped(const crumb_safetensors *files, checkpoint_tens
 
 crumb_status checkpoint_packed_plan(crumb_safetensors *files, checkpoint_tensor *t, crumb_gguf_tensor *d,
                                     crumb_error *err) {
-    CRUMB_TRY(t->packing->method == CHECKPOINT_BITNET ? plan_bitnet(files, t, d, err) : plan_grouped(files, t, d, err));
+    if (t->packing->online)
+        CRUMB_TRY(checkpoint_absmean_plan(files, t, d, err));
+    else
+        CRUMB_TRY(t->packing->method == CHECKPOINT_BITNET ? plan_bitnet(files, t, d, err)
+                                                          : plan_grouped(files, t, d, err));
     if (t->n_heads && (t->m % t->n_heads != 0 || t->m / t->n_heads % 2 != 0))
         return fail(files, t->from, "its rows are not whole heads of config.json", err);
     d->dims[0] = t->k;
@@ -403,6 +408,7 @@ static crumb_status make_halves(const crumb_safetensors *files, const checkpoint
 
 crumb_status checkpoint_packed_make(crumb_safetensors *files, const checkpoint_tensor *t, uint8_t *out,
                                     crumb_error *err) {
+    if (t->kind == CHECKPOINT_ABSMEAN) return checkpoint_absmean_make(files, t, out, err);
     if (t->kind == CHECKPOINT_TERNARY) return make_ternary(files, t, out, err);
     return t->kind == CHECKPOINT_CODES ? make_codes(files, t, out, err) : make_halves(files, t, out, err);
 }

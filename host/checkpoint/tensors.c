@@ -240,7 +240,9 @@ static crumb_status add_one(tensors *all, const checkpoint_config *c, const crum
         return fail(all, from, "not part of a model as crumb knows it: running without it would be wrong", err);
     if (c->tied && strcmp(name, "output") == 0) return CRUMB_OK; /* the embedding is used, whatever is stored here */
     t.n_heads = heads_of(c, name);
-    if (checkpoint_is_packed(&c->packing, part, from->dtype)) return add_packed(all, &t, name, err);
+    bool is_absmean;
+    CRUMB_TRY(checkpoint_is_absmean(c, from, &is_absmean, err));
+    if (is_absmean || checkpoint_is_packed(&c->packing, part, from->dtype)) return add_packed(all, &t, name, err);
     if (checkpoint_is_beside(&c->packing, part)) return CRUMB_OK;
     if (strcmp(part, "weight_clip_val") == 0)
         return fail(all, from, "scales as ParetoQ trains them, but config.json has no w_bits that says of which levels",

@@ -192,7 +192,7 @@ static void checkpoints_have_the_weights_of_their_gguf_files(void **state) {
     (void)state;
     glob_t found;
     assert_int_equal(glob(folders, 0, NULL, &found), 0);
-    assert_true(found.gl_pathc >= 14);
+    assert_true(found.gl_pathc >= 15);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char path[512];
         const char *name = base_name(found.gl_pathv[i]);
@@ -574,7 +574,16 @@ static void unknown_packing_is_named(void **state) {
         {"llama-q4_0+gptq_v2", "\"gptq_v2\"", "\"marlin\"", "'quantization_config.checkpoint_format': 'marlin'"},
         {"llama-q4_0+gptq", "\"quantization_config\"", "\"none\"", "quantization_config"},
         {"llama-q4_0+awq", "\"gemm\"", "\"gemv\"", "'quantization_config.version': 'gemv'"},
-        {"bitnet-b1.58-i2_s+auto", "\"offline\"", "\"online\"", "'quantization_config.quantization_mode': 'online'"},
+        {"bitnet-b1.58-i2_s+auto", "\"offline\"", "\"later\"", "'quantization_config.quantization_mode': 'later'"},
+        {"bitnet-b1.58-i2_s+auto", "\"offline\"", "\"online\"", "not a matrix of F32, F16 or BF16"},
+        {"bitnet-b1.58-i2_s+auto", "\"offline\"", "\"offline\", \"use_rms_norm\": true",
+         "'quantization_config.use_rms_norm': 'true'"},
+        {"bitnet-b1.58-i2_s+online", "\"autobitlinear\"", "\"bitlinear\"",
+         "'quantization_config.quantization_mode': 'online with bitlinear'"},
+        {"bitnet-b1.58-i2_s+online", "\"lm_head\"", "\"lm_head\", \"model.layers.*\"",
+         "'quantization_config.modules_to_not_convert': whether 'model.layers.*' means"},
+        {"bitnet-b1.58-i2_s+online", "\"lm_head\"", "\"self_attn\"",
+         "'quantization_config.modules_to_not_convert': whether 'self_attn' means 'model.layers.0.self_attn"},
         {"bitnet-b1.58-i2_s+auto", "\"autobitlinear\"", "\"other\"", "'quantization_config.linear_class': 'other'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

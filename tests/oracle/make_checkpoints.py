@@ -127,6 +127,19 @@ def bitnet(codes, scale, divides):
     return {"weight": packed, "weight_scale": np.array([1 / scale if divides else scale], "<f4")}
 
 
+def online(codes, scale):
+    """Floats of which BitNet's layers make these codes and this scale: round(w / mean |w|) and mean |w|."""
+    rng = np.random.default_rng(10)
+    zeros = codes == 0
+    small = rng.uniform(-0.45, 0.45, codes.shape) * scale
+    large = rng.uniform(0.6, 1, codes.shape) * scale
+    missing = scale * codes.size - np.abs(small[zeros]).sum() - large[~zeros].sum()
+    large += missing / (~zeros).sum()
+    w = np.where(zeros, small, codes * large).astype("<f4")
+    assert np.array_equal(np.clip(np.round(w / np.abs(w).mean()), -1, 1), codes)
+    return {"weight": w}
+
+
 def packed(model, kind, pack):
     """As dense(), but matrices of layers that are of type `kind`, and whose rows can be packed, as pack(codes, scale,
     zero) makes them; codes are at least 0 there."""
@@ -298,7 +311,10 @@ def main():
             ("bitnet-b1.58-i2_s", "auto", "I2_S", lambda codes, scale, _: bitnet(codes, scale[0, 0], False),
              {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "offline"}),
             ("bitnet-b1.58-i2_s", "divides", "I2_S", lambda codes, scale, _: bitnet(codes, scale[0, 0], True),
-             {"quant_method": "bitnet"})):
+             {"quant_method": "bitnet"}),
+            ("bitnet-b1.58-i2_s", "online", "I2_S", lambda codes, scale, _: online(codes - 1, scale[0, 0]),
+             {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online",
+              "modules_to_not_convert": ["lm_head"]})):
         model = Model(name)
         write(os.path.join(out, f"{name}+{end}"), model, packed(model, kind, pack), {"quantization_config": settings})
     model = Model("llama-q4_0")
