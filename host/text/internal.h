@@ -34,6 +34,11 @@ enum { /* attributes of a token; the first six are tokenizer.ggml.token_type */
        CRUMB_TOKEN_ENDS = 256,   /* ends a generation */
 };
 
+/* Keys of our own, for what tokenizer.json can say and GGUF cannot. */
+#define CRUMB_KEY_STRIPS       "tokenizer.crumb.token_strips" /* [n_tokens]: which white space a token swallows */
+#define CRUMB_KEY_SPACE_PREFIX "tokenizer.crumb.space_prefix" /* of add_space_prefix: "first", "always" */
+enum { CRUMB_STRIPS_LEFT = 1, CRUMB_STRIPS_RIGHT = 2 };
+
 typedef enum crumb_token_spelling {
     CRUMB_SPELLING_BYTE_LEVEL,    /* GPT-2's: every byte is one printable character */
     CRUMB_SPELLING_SENTENCEPIECE, /* U+2581 is a space */

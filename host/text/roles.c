@@ -128,6 +128,21 @@ static crumb_status set_rstrip(const crumb_gguf *g, crumb_vocab *v, crumb_error 
     return CRUMB_OK;
 }
 
+static crumb_status read_strips(const crumb_gguf *g, crumb_vocab *v, crumb_error *err) {
+    const crumb_gguf_value *strips = NULL;
+    CRUMB_TRY(crumb_gguf_get_array(g, CRUMB_KEY_STRIPS, false, CRUMB_GGUF_I32, &strips, err));
+    if (strips && strips->array.n != v->n_tokens)
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s has %llu entries for %u tokens", CRUMB_KEY_STRIPS,
+                          (unsigned long long)strips->array.n, v->n_tokens);
+    for (uint32_t i = 0; strips && i < v->n_tokens; i++) {
+        int32_t sides;
+        memcpy(&sides, strips->array.data + 4 * (size_t)i, 4);
+        if (sides & CRUMB_STRIPS_LEFT) v->attributes[i] |= CRUMB_TOKEN_LSTRIP;
+        if (sides & CRUMB_STRIPS_RIGHT) v->attributes[i] |= CRUMB_TOKEN_RSTRIP;
+    }
+    return CRUMB_OK;
+}
+
 crumb_status crumb_vocab_set_roles(const crumb_gguf *g, crumb_vocab *v, int32_t eos, const char *lstrip_token,
                                    crumb_error *err) {
     for (size_t i = 0; i < LENGTH(roles); i++) CRUMB_TRY(apply_role(g, v, &roles[i], err));
@@ -143,5 +158,6 @@ crumb_status crumb_vocab_set_roles(const crumb_gguf *g, crumb_vocab *v, int32_t 
     take_back_ends(v);
     int32_t stripper = lstrip_token ? find_name(v, lstrip_token) : -1;
     if (stripper >= 0) v->attributes[stripper] |= CRUMB_TOKEN_LSTRIP;
-    return set_rstrip(g, v, err);
+    CRUMB_TRY(set_rstrip(g, v, err));
+    return read_strips(g, v, err);
 }

@@ -9,6 +9,14 @@
 
 enum { MAX_TEXT_BYTES = 1 << 29 }; /* marked spaces triple a text, and positions in it have 32 bits */
 
+/* Which pieces of a text get a space in front. */
+typedef enum space_prefix {
+    SPACE_NEVER,
+    SPACE_EACH,          /* every piece */
+    SPACE_WHERE_MISSING, /* every piece that does not begin with one */
+    SPACE_FIRST_MISSING, /* only what the text begins with, in the same way */
+} space_prefix;
+
 struct crumb_tokenizer {
     crumb_vocab vocab;
     bool is_bpe; /* else SentencePiece's */
@@ -17,7 +25,9 @@ struct crumb_tokenizer {
     crumb_specials user_defined; /* cut out of every text */
     crumb_specials special;      /* these and control tokens: where the caller wants them parsed */
     int32_t bos, eos, unknown;   /* -1: none */
-    bool add_bos, add_eos, add_space_prefix;
+    bool add_bos, add_eos;
+    bool strips_wide; /* white space of more than one byte too */
+    space_prefix space_prefix;
 };
 
 /* ---- opening ------------------------------------------------------------------------------------------------ */
@@ -58,6 +68,7 @@ static crumb_status read_common_keys(const crumb_gguf *g, crumb_tokenizer *t, cr
 /* What needs both the vocabulary and the keys. */
 static crumb_status finish_vocab(const crumb_gguf *g, crumb_tokenizer *t, const char *lstrip_token,
                                  crumb_token_spelling spelling, crumb_error *err) {
+    t->strips_wide = crumb_gguf_find(g, CRUMB_KEY_STRIPS) != NULL;
     CRUMB_TRY(crumb_vocab_set_roles(g, &t->vocab, t->eos, lstrip_token, err));
     CRUMB_TRY(crumb_vocab_spell(&t->vocab, spelling, err));
     CRUMB_TRY(crumb_specials_create(&t->vocab, CRUMB_TOKEN_USER_DEFINED, &t->user_defined, err));
@@ -81,6 +92,21 @@ static crumb_status open_bpe(const crumb_gguf *g, crumb_tokenizer *t, crumb_erro
     return finish_vocab(g, t, pre->lstrip_token, CRUMB_SPELLING_BYTE_LEVEL, err);
 }
 
+static crumb_status read_space_prefix(const crumb_gguf *g, crumb_tokenizer *t, crumb_error *err) {
+    bool adds = true;
+    crumb_bytes rule = {"", 0};
+    CRUMB_TRY(crumb_gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", false, &adds, err));
+    CRUMB_TRY(crumb_gguf_get_string(g, CRUMB_KEY_SPACE_PREFIX, false, &rule, err));
+    if (rule.size && !is(rule, "first") && !is(rule, "always"))
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s is '%.*s'; crumb has 'first' and 'always'",
+                          CRUMB_KEY_SPACE_PREFIX, (int)(rule.size < 100 ? rule.size : 100), rule.data);
+    t->space_prefix = !adds               ? SPACE_NEVER
+                      : is(rule, "first") ? SPACE_FIRST_MISSING
+                      : rule.size         ? SPACE_WHERE_MISSING
+                                          : SPACE_EACH;
+    return CRUMB_OK;
+}
+
 static crumb_status open_spm(const crumb_gguf *g, crumb_tokenizer *t, crumb_error *err) {
     bool collapse = false;
     CRUMB_TRY(crumb_gguf_get_bool(g, "tokenizer.ggml.remove_extra_whitespaces", false, &collapse, err));
@@ -89,9 +115,9 @@ static crumb_status open_spm(const crumb_gguf *g, crumb_tokenizer *t, crumb_erro
                           "tokenizer.ggml.%s asks for a normalization of texts that crumb does not do",
                           collapse ? "remove_extra_whitespaces" : "precompiled_charsmap");
     t->bos = 1, t->eos = 2, t->unknown = 0;
-    t->add_bos = t->add_space_prefix = true;
+    t->add_bos = true;
     CRUMB_TRY(read_common_keys(g, t, err));
-    CRUMB_TRY(crumb_gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", false, &t->add_space_prefix, err));
+    CRUMB_TRY(read_space_prefix(g, t, err));
     CRUMB_TRY(crumb_spm_open(g, &t->vocab, t->unknown, &t->spm, err));
     return finish_vocab(g, t, NULL, CRUMB_SPELLING_SENTENCEPIECE, err);
 }
@@ -169,20 +195,51 @@ const char *crumb_tokenizer_token_bytes(const crumb_tokenizer *t, int32_t token,
 typedef struct encoding {
     const crumb_tokenizer *t;
     const crumb_specials *specials;
+    const char *text;     /* all of it */
     const char *is_plain; /* by byte of the text; NULL: none is */
     crumb_merger merger;
     crumb_token_sink sink;
 } encoding;
 
-static bool is_space(char c) {
-    return c == ' ' || (c >= '\t' && c <= '\r');
+/* Whether these n bytes, 1 to 3, are a character that tokens swallow: llama.cpp's of one byte, or, where a
+ * tokenizer.json asked for it, any of Unicode's White_Space. */
+static bool is_space(const crumb_tokenizer *t, const char *text, size_t n) {
+    static const char *const wide[] = {"\xc2\x85",     "\xc2\xa0",     "\xe1\x9a\x80", "\xe2\x80\xa8",
+                                       "\xe2\x80\xa9", "\xe2\x80\xaf", "\xe2\x81\x9f", "\xe3\x80\x80"};
+    if (n == 1) return *text == ' ' || (*text >= '\t' && *text <= '\r');
+    if (!t->strips_wide) return false;
+    if (n == 3 && memcmp(text, "\xe2\x80", 2) == 0 && (unsigned char)text[2] <= 0x8a) return true; /* U+2000 .. */
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+        if (strlen(wide[i]) == n && memcmp(text, wide[i], n) == 0) return true;
+    return false;
 }
 
-/* Text between special tokens. A SentencePiece text that follows a special token, or nothing, gets a space. */
+/* The end of text[begin, end) without the white space there. */
+static size_t without_space_behind(const crumb_tokenizer *t, const char *text, size_t begin, size_t end) {
+    for (size_t n = 1; n <= 3 && n <= end - begin; n++)
+        if (is_space(t, text + end - n, n)) end -= n, n = 0;
+    return end;
+}
+
+/* Where text[begin, end) goes on behind the white space at its beginning. */
+static size_t behind_space(const crumb_tokenizer *t, const char *text, size_t begin, size_t end) {
+    for (size_t n = 1; n <= 3 && n <= end - begin; n++)
+        if (is_space(t, text + begin, n)) begin += n, n = 0;
+    return begin;
+}
+
+static bool wants_space(const encoding *e, const char *text, size_t n_bytes) {
+    const space_prefix rule = e->t->space_prefix;
+    if (rule == SPACE_NEVER || rule == SPACE_EACH) return rule == SPACE_EACH;
+    if (rule == SPACE_FIRST_MISSING && text != e->text) return false;
+    return text[0] != ' ' && !(n_bytes >= 3 && memcmp(text, "\xe2\x96\x81", 3) == 0);
+}
+
+/* Text between special tokens. */
 static crumb_status encode_piece(encoding *e, const char *text, size_t n_bytes, crumb_error *err) {
     if (n_bytes == 0) return CRUMB_OK;
     if (e->t->is_bpe) return crumb_bpe_encode(&e->t->bpe, text, n_bytes, &e->merger, &e->sink, err);
-    return crumb_spm_encode(&e->t->spm, text, n_bytes, e->t->add_space_prefix, &e->merger, &e->sink, err);
+    return crumb_spm_encode(&e->t->spm, text, n_bytes, wants_space(e, text, n_bytes), &e->merger, &e->sink, err);
 }
 
 /* The longest special token that the text has at `at`. One with plain bytes in it is text, unless users may write it.
@@ -203,13 +260,11 @@ static crumb_status encode_text(encoding *e, const char *text, size_t n_bytes, c
         }
         unsigned attributes = e->t->vocab.attributes[found->id];
         size_t end = at;
-        if (attributes & CRUMB_TOKEN_LSTRIP)
-            while (end > begin && is_space(text[end - 1])) end--;
+        if (attributes & CRUMB_TOKEN_LSTRIP) end = without_space_behind(e->t, text, begin, end);
         CRUMB_TRY(encode_piece(e, text + begin, end - begin, err));
         crumb_sink_push(&e->sink, found->id);
         at += found->text.size;
-        if (attributes & CRUMB_TOKEN_RSTRIP)
-            while (at < n_bytes && is_space(text[at])) at++;
+        if (attributes & CRUMB_TOKEN_RSTRIP) at = behind_space(e->t, text, at, n_bytes);
         begin = at;
     }
     return encode_piece(e, text + begin, n_bytes - begin, err);
@@ -235,6 +290,7 @@ crumb_status crumb_tokenizer_encode(const crumb_tokenizer *t, const char *text, 
     *n_tokens = 0;
     CRUMB_TRY(check_size(n_bytes, err));
     encoding e = {.t = t,
+                  .text = text,
                   .specials = flags & CRUMB_TOKENIZE_PARSE_SPECIAL ? &t->special : &t->user_defined,
                   .sink = {.tokens = tokens, .capacity = capacity}};
     if ((flags & CRUMB_TOKENIZE_ADD_SPECIAL) && t->add_bos) crumb_sink_push(&e.sink, t->bos);
@@ -248,8 +304,11 @@ crumb_status crumb_tokenizer_encode_chat(const crumb_tokenizer *t, const char *t
                                          crumb_error *err) {
     *n_tokens = 0;
     CRUMB_TRY(check_size(n_bytes, err));
-    encoding e = {
-        .t = t, .specials = &t->special, .is_plain = is_plain, .sink = {.tokens = tokens, .capacity = capacity}};
+    encoding e = {.t = t,
+                  .text = text,
+                  .specials = &t->special,
+                  .is_plain = is_plain,
+                  .sink = {.tokens = tokens, .capacity = capacity}};
     const crumb_special *first = n_bytes ? match_special(&e, text, n_bytes, 0) : NULL;
     if (t->add_bos && !(first && first->id == t->bos)) crumb_sink_push(&e.sink, t->bos);
     return finish(&e, encode_text(&e, text, n_bytes, err), n_tokens, err);

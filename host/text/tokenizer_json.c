@@ -1,6 +1,7 @@
 #include "host/text/tokenizer_json.h"
 
 #include "host/base/memory.h"
+#include "host/text/internal.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -12,7 +13,8 @@ enum { MAX_TOKENS = 1 << 22, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED 
 typedef struct piece {
     const char *text; /* the document's; NULL: a hole in the numbering */
     int32_t type;
-    float score; /* SentencePiece's */
+    float score;    /* SentencePiece's */
+    int32_t strips; /* CRUMB_STRIPS_* */
 } piece;
 
 typedef struct reader {
@@ -22,6 +24,7 @@ typedef struct reader {
     uint32_t *by_text; /* ids of those that have a text, sorted by it */
     uint32_t n_by_text;
     bool is_spm;
+    bool strips; /* some piece does */
     crumb_gguf_builder *to;
     crumb_error *err;
 } reader;
@@ -101,15 +104,16 @@ static crumb_status read_vocab(reader *r) {
 
 /* Tokens that are cut out of a text before anything else. */
 static crumb_status read_added(reader *r) {
-    static const char *const flags[] = {"single_word", "lstrip", "rstrip"};
     const cJSON *v;
     cJSON_ArrayForEach(v, get(r->root, "added_tokens")) {
         piece *p = &r->pieces[(uint32_t)get(v, "id")->valuedouble];
         const char *text = text_of(v, "content");
         if (p->text && strcmp(p->text, text) != 0)
             return damaged(r, "added_tokens", "a token that the vocabulary has another text for");
-        for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-            if (is_set(v, flags[i])) return unsupported(r, "added_tokens", flags[i]);
+        if (is_set(v, "single_word")) return unsupported(r, "added_tokens", "single_word");
+        if (is_set(v, "lstrip")) p->strips |= CRUMB_STRIPS_LEFT;
+        if (is_set(v, "rstrip")) p->strips |= CRUMB_STRIPS_RIGHT;
+        r->strips = r->strips || p->strips;
         p->text = text;
         if (p->type != UNKNOWN) p->type = is_set(v, "special") ? CONTROL : USER_DEFINED;
     }
@@ -157,6 +161,9 @@ static void put_pieces(const reader *r) {
     }
     crumb_gguf_build_array(to, "tokenizer.ggml.token_type", CRUMB_GGUF_I32, r->n_pieces);
     for (uint32_t i = 0; i < r->n_pieces; i++) crumb_gguf_add_i32(to, r->pieces[i].text ? r->pieces[i].type : UNUSED);
+    if (!r->strips) return;
+    crumb_gguf_build_array(to, CRUMB_KEY_STRIPS, CRUMB_GGUF_I32, r->n_pieces);
+    for (uint32_t i = 0; i < r->n_pieces; i++) crumb_gguf_add_i32(to, r->pieces[i].strips);
 }
 
 /* ---- merges ------------------------------------------------------------------------------------------------ */
@@ -227,6 +234,7 @@ static const struct known_splitter {
     {"gpt2;", false, "gpt-2"},
     {"split " WORDS_GPT2 ";bytes;", false, "gpt-2"},
     {"digits;gpt2;", false, "smollm"},
+    {"punctuation;gpt2;numbers;split [0-9][0-9][0-9];", false, "falcon"},
     {"split " WORDS_LLAMA3("\\p{N}{1,3}|") ";bytes;", true, "llama-bpe"},
     {"split " WORDS_LLAMA3("\\p{N}{1,3}|") ";bytes;", false, "smaug-bpe"},
     {"split " WORDS_LLAMA3("\\p{N}|") ";bytes;", false, "qwen2"},
@@ -252,6 +260,10 @@ static crumb_status describe_splitter(const reader *r, const cJSON *p, int depth
         describe(d, !cuts || cJSON_IsTrue(cuts) ? "gpt2" : "bytes", "");
     } else if (strcmp(type, "Digits") == 0 && is_set(p, "individual_digits")) {
         describe(d, "digits", "");
+    } else if (strcmp(type, "Digits") == 0) {
+        describe(d, "numbers", "");
+    } else if (strcmp(type, "Punctuation") == 0 && strcmp(text_of(p, "behavior"), "Contiguous") == 0) {
+        describe(d, "punctuation", "");
     } else if (strcmp(type, "Split") == 0 && *pattern && strcmp(text_of(p, "behavior"), "Isolated") == 0 &&
                !is_set(p, "invert")) {
         describe(d, "split ", pattern);
@@ -281,24 +293,54 @@ static crumb_status check_byte_level_normalizer(const reader *r) {
     return unsupported(r, "normalizer", text_of(n, "type"));
 }
 
-/* SentencePiece's: spaces become U+2581, with one more in front where the normalizer prepends it. */
-static crumb_status put_spm_normalizer(const reader *r) {
+#define MARK "\xe2\x96\x81" /* U+2581, SentencePiece's space */
+
+static bool replaces_spaces(const cJSON *n) {
+    return strcmp(text_of(n, "type"), "Replace") == 0 && strcmp(text_of(get(n, "pattern"), "String"), " ") == 0 &&
+           strcmp(text_of(n, "content"), MARK) == 0;
+}
+
+/* Spaces become U+2581, with one more in front where the normalizer prepends it: one Replace, or several parts. */
+static crumb_status read_spm_normalizer(const reader *r, bool *replaces, bool *prepends) {
     const cJSON *n = get(r->root, "normalizer"), *part;
-    bool replaces = false, prepends = false;
-    if (!is_nothing(get(r->root, "pre_tokenizer")))
-        return unsupported(r, "pre_tokenizer", text_of(get(r->root, "pre_tokenizer"), "type"));
+    *replaces = replaces_spaces(n);
+    *prepends = false;
+    if (*replaces || is_nothing(n)) return CRUMB_OK;
     const cJSON *parts = strcmp(text_of(n, "type"), "Sequence") == 0 ? get(n, "normalizers") : NULL;
     cJSON_ArrayForEach(part, parts) {
-        const char *type = text_of(part, "type");
-        if (strcmp(type, "Prepend") == 0 && strcmp(text_of(part, "prepend"), "\xe2\x96\x81") == 0 && !replaces)
-            prepends = true;
-        else if (strcmp(type, "Replace") == 0 && strcmp(text_of(get(part, "pattern"), "String"), " ") == 0 &&
-                 strcmp(text_of(part, "content"), "\xe2\x96\x81") == 0)
-            replaces = true;
+        if (strcmp(text_of(part, "type"), "Prepend") == 0 && strcmp(text_of(part, "prepend"), MARK) == 0 && !*replaces)
+            *prepends = true;
+        else if (replaces_spaces(part))
+            *replaces = true;
         else
-            return unsupported(r, "normalizer", type);
+            return unsupported(r, "normalizer", text_of(part, "type"));
     }
-    if (!replaces) return unsupported(r, "normalizer", *text_of(n, "type") ? text_of(n, "type") : "null");
+    return *replaces ? CRUMB_OK : unsupported(r, "normalizer", text_of(n, "type"));
+}
+
+/* Metaspace does the same instead of a normalizer, but for a text that begins with a space already. */
+static crumb_status put_metaspace(const reader *r, const cJSON *p) {
+    const char *scheme = text_of(p, "prepend_scheme");
+    const cJSON *split = get(p, "split");
+    if (strcmp(text_of(p, "replacement"), MARK) != 0) return unsupported(r, "pre_tokenizer", "Metaspace.replacement");
+    if (!cJSON_IsFalse(split)) return unsupported(r, "pre_tokenizer", "Metaspace that splits");
+    if (strcmp(scheme, "first") != 0 && strcmp(scheme, "always") != 0 && strcmp(scheme, "never") != 0)
+        return unsupported(r, "pre_tokenizer", "Metaspace.prepend_scheme");
+    crumb_gguf_build_bool(r->to, "tokenizer.ggml.add_space_prefix", strcmp(scheme, "never") != 0);
+    if (strcmp(scheme, "never") != 0) crumb_gguf_build_string(r->to, CRUMB_KEY_SPACE_PREFIX, scheme);
+    return CRUMB_OK;
+}
+
+static crumb_status put_spm_spaces(const reader *r) {
+    const cJSON *p = get(r->root, "pre_tokenizer");
+    const char *type = text_of(p, "type");
+    bool replaces, prepends;
+    CRUMB_TRY(read_spm_normalizer(r, &replaces, &prepends));
+    if (!replaces && strcmp(type, "Metaspace") == 0) return put_metaspace(r, p);
+    if (!replaces) return unsupported(r, "normalizer", "null");
+    /* no space is left that one could split at */
+    const bool idle = strcmp(type, "Split") == 0 && strcmp(text_of(get(p, "pattern"), "String"), " ") == 0;
+    if (!is_nothing(p) && !idle) return unsupported(r, "pre_tokenizer", type);
     crumb_gguf_build_bool(r->to, "tokenizer.ggml.add_space_prefix", prepends);
     return CRUMB_OK;
 }
@@ -389,7 +431,7 @@ static crumb_status put_all(reader *r) {
         return put_merges(r);
     }
     CRUMB_TRY(sort_texts(r));
-    CRUMB_TRY(put_spm_normalizer(r));
+    CRUMB_TRY(put_spm_spaces(r));
     const piece *unknown = find_piece(r, text_of(r->model, "unk_token"));
     if (unknown) crumb_gguf_build_u32(r->to, "tokenizer.ggml.unknown_token_id", (uint32_t)(unknown - r->pieces));
     return put_scores(r);

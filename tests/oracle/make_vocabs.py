@@ -47,6 +47,14 @@ PRE_TOKENIZERS = {
     "qwen2": pre_tokenizers.Sequence([split(QWEN2), PLAIN_BYTES]),
     "llama-bpe": pre_tokenizers.Sequence([split(LLAMA3), PLAIN_BYTES]),
 }
+PRE_TOKENIZERS["falcon"] = pre_tokenizers.Sequence(
+    [pre_tokenizers.Punctuation("contiguous"), GPT2_BYTES, pre_tokenizers.Digits(individual_digits=False),
+     split("[0-9][0-9][0-9]")])
+# Where SentencePiece's vocabularies get their space in front, by name: (normalizer, pre-tokenizer).
+SPACES = {
+    "spm-first": (None, pre_tokenizers.Metaspace("\u2581", prepend_scheme="first", split=False)),
+    "spm-gemma": (normalizers.Replace(" ", "\u2581"), pre_tokenizers.Split(" ", "merged_with_previous")),
+}
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 USER_DEFINED = ["<tool>", "<tool_call>", "\t\t\t\t"]
 
@@ -134,6 +142,11 @@ def make_spm(name, corpus, texts):
     t.add_special_tokens([AddedToken(x, normalized=False, special=True) for x in ("<unk>", "<s>", "</s>")])
     t.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     write_json(name, t)
+    t.add_special_tokens([AddedToken("<|im_start|>", normalized=False, special=True, lstrip=True),
+                          AddedToken("<|im_end|>", normalized=False, special=True, rstrip=True)])
+    for variant, (t.normalizer, t.pre_tokenizer) in SPACES.items():
+        write_json(variant, t)
+        write_ids(variant, (digits(e.ids, 2) for e in t.encode_batch(texts, add_special_tokens=False)))
 
 
 def make_smollm2(llama_tokenize, model, texts):

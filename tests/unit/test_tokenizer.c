@@ -113,6 +113,10 @@ static void smollm_agrees_with_tokenizers(void **state) {
     (void)state;
     replay("smollm", "");
 }
+static void falcon_agrees_with_tokenizers(void **state) {
+    (void)state;
+    replay("falcon", "");
+}
 static void qwen2_agrees_with_tokenizers(void **state) {
     (void)state;
     replay("qwen2", "");
@@ -311,12 +315,19 @@ static void spm_puts_a_space_before_each_piece(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2_agrees_with_tokenizers),        cmocka_unit_test(default_agrees_with_tokenizers),
-        cmocka_unit_test(smollm_agrees_with_tokenizers),      cmocka_unit_test(qwen2_agrees_with_tokenizers),
-        cmocka_unit_test(llama_bpe_agrees_with_tokenizers),   cmocka_unit_test(spm_agrees_with_sentencepiece),
-        cmocka_unit_test(bytes_that_are_not_text_survive),    cmocka_unit_test(long_runs_are_no_trap),
-        cmocka_unit_test(a_text_too_long_is_refused),         cmocka_unit_test(special_tokens_are_found),
-        cmocka_unit_test(special_tokens_strip_white_space),   cmocka_unit_test(token_bytes_and_ends_follow_types),
+        cmocka_unit_test(gpt2_agrees_with_tokenizers),
+        cmocka_unit_test(default_agrees_with_tokenizers),
+        cmocka_unit_test(smollm_agrees_with_tokenizers),
+        cmocka_unit_test(falcon_agrees_with_tokenizers),
+        cmocka_unit_test(qwen2_agrees_with_tokenizers),
+        cmocka_unit_test(llama_bpe_agrees_with_tokenizers),
+        cmocka_unit_test(spm_agrees_with_sentencepiece),
+        cmocka_unit_test(bytes_that_are_not_text_survive),
+        cmocka_unit_test(long_runs_are_no_trap),
+        cmocka_unit_test(a_text_too_long_is_refused),
+        cmocka_unit_test(special_tokens_are_found),
+        cmocka_unit_test(special_tokens_strip_white_space),
+        cmocka_unit_test(token_bytes_and_ends_follow_types),
         cmocka_unit_test(spm_puts_a_space_before_each_piece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

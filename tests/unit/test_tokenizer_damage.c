@@ -20,10 +20,13 @@ typedef struct vocabulary {
     const char *merge;
     int64_t bos, eos;
     const char *flag; /* a key that is set to true */
+    uint32_t n_strips;
+    const char *space_prefix;
 } vocabulary;
 
-static const vocabulary sound_bpe = {"gpt2", "gpt-2", {"a", "b", "ab", "<s>"}, 4, 3, 0, 0, "a b", 3, 3, NULL};
-static const vocabulary sound_spm = {"llama", NULL, {"a", "b", "<0x41>", "<s>"}, 4, 3, 4, -1, NULL, 3, 3, NULL};
+static const vocabulary sound_bpe = {"gpt2", "gpt-2", {"a", "b", "ab", "<s>"}, 4, 3, 0, 0, "a b", 3, 3, NULL, 4, NULL};
+static const vocabulary sound_spm = {"llama", NULL,   {"a", "b", "<0x41>", "<s>"}, 4, 3, 4, -1, NULL, 3, 3, NULL,
+                                     4,       "first"};
 
 static gguf_writer write_file(const vocabulary *v) {
     gguf_writer w = gguf_writer_begin();
@@ -39,6 +42,9 @@ static gguf_writer write_file(const vocabulary *v) {
     if (v->merge) gguf_put_string(&w, v->merge);
     if (v->bos >= 0) gguf_key_u32(&w, "tokenizer.ggml.bos_token_id", (uint32_t)v->bos);
     if (v->eos >= 0) gguf_key_u32(&w, "tokenizer.ggml.eos_token_id", (uint32_t)v->eos);
+    if (v->n_strips) gguf_put_array(&w, "tokenizer.crumb.token_strips", CRUMB_GGUF_I32, v->n_strips);
+    for (uint32_t i = 0; i < v->n_strips; i++) gguf_put_u32(&w, 0);
+    if (v->space_prefix) gguf_key_string(&w, "tokenizer.crumb.space_prefix", v->space_prefix);
     if (v->flag) gguf_put_key(&w, v->flag, CRUMB_GGUF_BOOL);
     if (v->flag) gguf_put(&w, &(uint8_t){1}, 1);
     return w;
@@ -87,6 +93,7 @@ static void what_crumb_lacks_is_named(void **state) {
     REFUSES(sound_bpe, model = "", CRUMB_ERR_UNSUPPORTED, "tokenizer.ggml.model", "''");
     REFUSES(sound_bpe, pre = "tekken", CRUMB_ERR_UNSUPPORTED, "tokenizer.ggml.pre", "'tekken'");
     REFUSES(sound_bpe, pre = "gpt-2 ", CRUMB_ERR_UNSUPPORTED, "tokenizer.ggml.pre", "'gpt-2 '");
+    REFUSES(sound_spm, space_prefix = "last", CRUMB_ERR_UNSUPPORTED, "tokenizer.crumb.space_prefix", "'last'");
     REFUSES(sound_spm, flag = "tokenizer.ggml.remove_extra_whitespaces", CRUMB_ERR_UNSUPPORTED, "normalization",
             "remove_extra_whitespaces");
     REFUSES(sound_spm, flag = "tokenizer.ggml.precompiled_charsmap", CRUMB_ERR_UNSUPPORTED, "normalization",
@@ -100,6 +107,7 @@ static void damage_is_named(void **state) {
     REFUSES(sound_bpe, tokens[3] = "b", CRUMB_ERR_FORMAT, "tokens 1 and 3", "'b'");
     REFUSES(sound_bpe, n_types = 3, CRUMB_ERR_FORMAT, "tokenizer.ggml.token_type", "3 entries for 4");
     REFUSES(sound_bpe, n_types = 5, CRUMB_ERR_FORMAT, "tokenizer.ggml.token_type", "5 entries for 4");
+    REFUSES(sound_bpe, n_strips = 3, CRUMB_ERR_FORMAT, "tokenizer.crumb.token_strips", "3 entries for 4");
     REFUSES(sound_bpe, type = 7, CRUMB_ERR_FORMAT, "token 3", "is 7");
     REFUSES(sound_bpe, type = 0xffffffff, CRUMB_ERR_FORMAT, "token 3", "is -1");
     REFUSES(sound_bpe, type = 6, CRUMB_ERR_FORMAT, "token 3", "<0xNN>");

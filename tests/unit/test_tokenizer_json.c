@@ -29,11 +29,10 @@ static void files_give_the_ids_of_their_library(void **state) {
         const char *name;
         unsigned flags; /* sentencepiece takes special tokens in a text for text, the others do not */
         bool adds_bos;
-    } files[] = {{"gpt-2", CRUMB_TOKENIZE_PARSE_SPECIAL, false},
-                 {"smollm", CRUMB_TOKENIZE_PARSE_SPECIAL, false},
-                 {"qwen2", CRUMB_TOKENIZE_PARSE_SPECIAL, false},
-                 {"llama-bpe", CRUMB_TOKENIZE_PARSE_SPECIAL, true},
-                 {"spm", 0, true}};
+    } files[] = {{"gpt-2", CRUMB_TOKENIZE_PARSE_SPECIAL, false},    {"smollm", CRUMB_TOKENIZE_PARSE_SPECIAL, false},
+                 {"qwen2", CRUMB_TOKENIZE_PARSE_SPECIAL, false},    {"llama-bpe", CRUMB_TOKENIZE_PARSE_SPECIAL, true},
+                 {"falcon", CRUMB_TOKENIZE_PARSE_SPECIAL, false},   {"spm", 0, true},
+                 {"spm-first", CRUMB_TOKENIZE_PARSE_SPECIAL, true}, {"spm-gemma", CRUMB_TOKENIZE_PARSE_SPECIAL, true}};
     vocab_texts texts = vocab_texts_read();
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         crumb_tokenizer *t = open_json(files[i].name);
@@ -53,7 +52,7 @@ static void files_give_the_ids_of_their_library(void **state) {
         }
         free(lines);
         assert_int_equal(crumb_tokenizer_adds_bos(t), files[i].adds_bos);
-        if (files[i].adds_bos) assert_int_equal(crumb_tokenizer_bos(t), strcmp(files[i].name, "spm") == 0);
+        if (files[i].adds_bos) assert_int_equal(crumb_tokenizer_bos(t), strncmp(files[i].name, "spm", 3) == 0);
         crumb_tokenizer_close(t);
     }
     vocab_texts_free(&texts);
@@ -85,6 +84,13 @@ static char *changed(const char *document, const char *from, const char *to) {
     return out;
 }
 
+#define PREPEND "{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},"
+#define REPLACE "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}"
+#define SPACES  "{\"type\":\"Sequence\",\"normalizers\":[" PREPEND REPLACE "]},\"pre_tokenizer\":null"
+#define METASPACE(scheme, split)                                                                                       \
+    "null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"" scheme     \
+    "\",\"split\":" split "}"
+
 static void small_documents_are_read(void **state) {
     (void)state;
     static const struct {
@@ -96,6 +102,10 @@ static void small_documents_are_read(void **state) {
                  {byte_level, "\"a b\"", "[\"a\",\"b\"]", "abb", {4, 3, 1}, 3},
                  {byte_level, "\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}", "b", {4, 1}, 2},
                  {spm, "null", "null", "a\n", {1, 6, 3}, 3},
+                 {spm, SPACES, METASPACE("first", "false"), "a a", {1, 6, 6}, 3},
+                 {spm, SPACES, METASPACE("first", "false"), " a", {1, 6}, 2},
+                 {spm, SPACES, METASPACE("always", "false"), "a", {1, 6}, 2},
+                 {spm, SPACES, METASPACE("never", "false"), "a a", {1, 5, 6}, 3},
                  {spm, "{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},", "", "a", {1, 5}, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *json = changed(cases[i].document, cases[i].from, cases[i].to);
@@ -138,7 +148,7 @@ static void what_would_be_wrong_is_refused(void **state) {
         {byte_level, "[\"a b\"]", "[7]", CRUMB_ERR_FORMAT, "model.merges"},
         {byte_level, "[\"a b\"]", "[\"a z\"]", CRUMB_ERR_FORMAT, "merges"},
         {byte_level, "\"merges\"", "\"merged\"", CRUMB_ERR_FORMAT, "model.merges"},
-        {byte_level, "\"special\":true", "\"rstrip\":true", CRUMB_ERR_UNSUPPORTED, "rstrip"},
+        {byte_level, "\"special\":true", "\"single_word\":true", CRUMB_ERR_UNSUPPORTED, "single_word"},
         {byte_level, "\"id\":4,", "", CRUMB_ERR_FORMAT, "added_tokens"},
         {byte_level, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}", CRUMB_ERR_UNSUPPORTED,
          "normalizer"},
@@ -151,6 +161,13 @@ static void what_would_be_wrong_is_refused(void **state) {
         {spm, "\"String\":\" \"", "\"String\":\"_\"", CRUMB_ERR_UNSUPPORTED, "normalizer"},
         {spm, "\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"Metaspace\"}", CRUMB_ERR_UNSUPPORTED,
          "pre_tokenizer"},
+        {spm, SPACES, METASPACE("first", "true"), CRUMB_ERR_UNSUPPORTED, "Metaspace that splits"},
+        {spm, SPACES, METASPACE("last", "false"), CRUMB_ERR_UNSUPPORTED, "Metaspace.prepend_scheme"},
+        {spm, SPACES, "null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\"}", CRUMB_ERR_UNSUPPORTED,
+         "Metaspace.replacement"},
+        {spm, SPACES, "null,\"pre_tokenizer\":null", CRUMB_ERR_UNSUPPORTED, "normalizer"},
+        {byte_level, "\"type\":\"ByteLevel\"", "\"type\":\"Punctuation\",\"behavior\":\"Removed\"",
+         CRUMB_ERR_UNSUPPORTED, "pre_tokenizer"},
         {spm, "\"a\"]]", "\"b\"]]", CRUMB_ERR_FORMAT, "model.merges"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
