@@ -216,6 +216,27 @@ static crumb_status read_w_bits(const reader *r) {
     return CRUMB_OK;
 }
 
+static bool says_something(const cJSON *v) {
+    return !cJSON_IsNull(v) && !cJSON_IsFalse(v) && !((cJSON_IsObject(v) || cJSON_IsArray(v)) && !v->child) &&
+           !(cJSON_IsString(v) && !*v->valuestring);
+}
+
+/* Weights that were rotated (QuaRot, SpinQuant; GPTQModel's `rotation`) want activations rotated while they run. Which
+ * ones and how, no key says that writers agree on: refused, as in GGUF files. */
+static crumb_status refuse_transforms(const reader *r, const cJSON *object, const char *within) {
+    static const char *const words[] = {"hadamard", "rotation", "rotate", "quarot", "spinquant", "transform_config"};
+    const cJSON *v;
+    cJSON_ArrayForEach(v, object) {
+        for (size_t i = 0; v->string && i < sizeof words / sizeof *words; i++)
+            if (strstr(v->string, words[i]) && says_something(v))
+                return crumb_fail(r->err, CRUMB_ERR_UNSUPPORTED,
+                                  "%s: key '%s%.60s' names a transform that crumb does not apply: the output would be "
+                                  "wrong",
+                                  r->c->path, within, v->string);
+    }
+    return CRUMB_OK;
+}
+
 crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, crumb_gguf_builder *keys,
                                     crumb_error *err) {
     const reader r = {.root = root, .c = c, .keys = keys, .err = err};
@@ -226,6 +247,8 @@ crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, cru
     CRUMB_TRY(put_window(&r));
     c->tied = is_true(root, "tie_word_embeddings");
     const cJSON *quantization = checkpoint_get(root, "quantization_config");
+    CRUMB_TRY(refuse_transforms(&r, root, ""));
+    CRUMB_TRY(refuse_transforms(&r, quantization, "quantization_config."));
     CRUMB_TRY(checkpoint_packing_read(quantization, c->path, &c->packing, err));
     c->not_converted = checkpoint_get(quantization, "modules_to_not_convert");
     CRUMB_TRY(read_w_bits(&r));

@@ -61,7 +61,7 @@ static bool contains(crumb_bytes text, const char *word) {
 
 /* Silent garbage is the worst outcome: whatever names a transform of weights or activations is refused. */
 static crumb_status refuse_transforms(const crumb_gguf *g, const char *architecture, crumb_error *err) {
-    static const char *const words[] = {"hadamard", "rotation", "transform", "adapter"};
+    static const char *const words[] = {"hadamard", "rotat", "quarot", "spinquant", "transform", "adapter"};
     for (size_t i = 0; i < crumb_gguf_n_values(g); i++) {
         crumb_bytes key = crumb_gguf_value_at(g, i)->key;
         for (size_t w = 0; w < sizeof words / sizeof *words; w++)

@@ -40,7 +40,7 @@ static crumb_gguf *open_any(const char *path) {
 /* A tensor as floats, its columns where they belong; freed by the caller. */
 static float *read_tensor(const crumb_gguf *g, const crumb_gguf_tensor *t) {
     const uint64_t k = t->dims[0], m = t->dims[1] * t->dims[2] * t->dims[3];
-    float *out = malloc(k * m * sizeof *out), *row = malloc(k * sizeof *row);
+    float *out = calloc(k * m, sizeof *out), *row = malloc(k * sizeof *row);
     crumb_error err = {0};
     assert_true(out && row);
     if (crumb_gguf_tensor_hold(g, t, &err) != CRUMB_OK) fail_msg("%s", err.message);
@@ -537,6 +537,7 @@ static void what_is_wrong_is_named(void **state) {
         {"\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": \"small\"", "'rms_norm_eps'"},
         {"\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"longrope\"}", "'rope_type': 'longrope'"},
         {"\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}", "'low_freq_factor'"},
+        {"\"rope_scaling\": null", "\"quarot\": {\"mode\": 1}", "'quarot' names a transform"},
         {"\"rope_scaling\": null", "\"partial_rotary_factor\": 0.5", "'partial_rotary_factor'"},
         {"{", "[", "config.json: not a JSON object"},
     };
@@ -571,6 +572,10 @@ static void unknown_packing_is_named(void **state) {
         {"llama-q4_0+gptq", "\"group_size\": 32", "\"group_size\": 64", "scales"},
         {"llama-q4_0+gptq", "\"group_size\": 32", "\"group_size\": 0", "'quantization_config.group_size'"},
         {"llama-q4_0+gptq", "\"sym\"", "\"dynamic\": {\"x\": 1}, \"s\"", "'quantization_config.dynamic'"},
+        {"llama-q4_0+gptq", "\"sym\"", "\"rotation\": \"hadamard\", \"s\"",
+         "'quantization_config.rotation' names a transform"},
+        {"llama-q4_0+gptq", "\"quantization_config\"", "\"online_hadamard\": true, \"quantization_config\"",
+         "'online_hadamard' names a transform"},
         {"llama-q4_0+gptq_v2", "\"gptq_v2\"", "\"marlin\"", "'quantization_config.checkpoint_format': 'marlin'"},
         {"llama-q4_0+gptq", "\"quantization_config\"", "\"none\"", "quantization_config"},
         {"llama-q4_0+awq", "\"gemm\"", "\"gemv\"", "'quantization_config.version': 'gemv'"},
