@@ -131,7 +131,19 @@ static crumb_status place_tensors(crumb_gguf *g, crumb_error *err) {
     return CRUMB_OK;
 }
 
-/* Types and sizes; tensors in order of place may not overlap. */
+/* Writers put tensors next to each other, with padding up to the alignment: more bytes before the next one than its
+ * type and shape ask for belong to another type, or another shape. Behind the last one anything may stand. */
+static crumb_status check_gap(const crumb_gguf *g, const crumb_gguf_tensor *t, uint64_t span, crumb_error *err) {
+    const gguf_part *part = &g->parts[t->part];
+    if (!t->supported || span - t->n_bytes < part->alignment || t->offset + span == part->map.size) return CRUMB_OK;
+    return crumb_fail(
+        err, CRUMB_ERR_FORMAT,
+        "%s: tensor '%.80s' has %llu bytes by its type and shape, but %llu lie before the next tensor: one of "
+        "these is wrong",
+        part->path, t->name, (unsigned long long)t->n_bytes, (unsigned long long)span);
+}
+
+/* Types and sizes; tensors in order of place may neither overlap nor leave gaps. */
 static crumb_status size_tensors(crumb_gguf *g, crumb_gguf_tensor *const *placed, crumb_error *err) {
     for (size_t i = 0; i < g->n_tensors; i++) {
         crumb_gguf_tensor *t = placed[i];
@@ -150,6 +162,7 @@ static crumb_status size_tensors(crumb_gguf *g, crumb_gguf_tensor *const *placed
                               path, t->name, (unsigned long long)t->n_bytes, (unsigned long long)t->offset,
                               (unsigned long long)span,
                               t->offset + span == g->parts[t->part].map.size ? "its end" : "the next tensor");
+        CRUMB_TRY(check_gap(g, t, span, err));
         if (!crumb_add_u64(g->data_bytes, t->n_bytes, &g->data_bytes)) g->data_bytes = UINT64_MAX;
     }
     return CRUMB_OK;
