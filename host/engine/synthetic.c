@@ -79,7 +79,7 @@ static crumb_status parse_spec(const char *spec, const synthetic_shape **shape, 
         spec);
 }
 
-/* Hands out parts of one allocation; with base NULL it only counts. */
+/* Hands out parts of one memory's allocation; with base NULL it only counts. */
 typedef struct carver {
     uint8_t *base;
     uint64_t used;
@@ -142,16 +142,28 @@ static crumb_status make_layer(carver *c, const synthetic_type *t, const crumb_h
     return make_weight(c, t, hidden, ff, &l->ffn_down, err);
 }
 
-static crumb_status make_network(carver *c, crumb_network *net, const synthetic_type *body, const synthetic_type *head,
-                                 crumb_error *err) {
+/* Where a layer's weights lie, the head being the layer behind the last; places NULL: all in the first memory. */
+static uint8_t memory_of(const crumb_engine_place *places, uint32_t layer) {
+    return places ? places[layer].memory : 0;
+}
+
+/* As a file's weights are: the embedding goes with the first layer, and is there twice where it is the output matrix
+ * and that lies in the other memory. */
+static crumb_status make_network(carver c[CRUMB_WEIGHTS_MEMORIES], const crumb_engine_place *places, crumb_network *net,
+                                 const synthetic_type *body, const synthetic_type *head, crumb_error *err) {
     const crumb_hparams *h = &net->hparams;
-    CRUMB_TRY(make_weight(c, head, h->vocab_size, h->hidden_size, &net->head, err));
+    const uint32_t n = h->num_hidden_layers;
+    carver *of_head = &c[memory_of(places, n)], *of_embedding = &c[memory_of(places, 0)];
+    const float *inv_freq[CRUMB_WEIGHTS_MEMORIES] = {NULL, NULL};
+    CRUMB_TRY(make_weight(of_head, head, h->vocab_size, h->hidden_size, &net->head, err));
     net->embedding = net->head.matrix;
-    if (!net->tied) CRUMB_TRY(make_matrix(c, head, h->vocab_size, h->hidden_size, &net->embedding, err));
-    for (uint32_t i = 0; i < h->num_hidden_layers; i++) CRUMB_TRY(make_layer(c, body, h, &net->layers[i], err));
-    net->output_norm = (const float *)(const void *)carve(c, h->hidden_size * sizeof(float));
-    const float *inv_freq = (const float *)(const void *)carve(c, h->rope_dims / 2 * sizeof(float));
-    for (uint32_t i = 0; i < h->num_hidden_layers; i++) net->layers[i].inv_freq = inv_freq;
+    if (!net->tied || of_head != of_embedding)
+        CRUMB_TRY(make_matrix(of_embedding, head, h->vocab_size, h->hidden_size, &net->embedding, err));
+    for (uint32_t i = 0; i < n; i++) CRUMB_TRY(make_layer(&c[memory_of(places, i)], body, h, &net->layers[i], err));
+    net->output_norm = (const float *)(const void *)carve(of_head, h->hidden_size * sizeof(float));
+    for (int i = 0; i < CRUMB_WEIGHTS_MEMORIES; i++)
+        if (c[i].used > 0) inv_freq[i] = (const float *)(const void *)carve(&c[i], h->rope_dims / 2 * sizeof(float));
+    for (uint32_t i = 0; i < n; i++) net->layers[i].inv_freq = inv_freq[memory_of(places, i)];
     return CRUMB_OK;
 }
 
@@ -229,43 +241,53 @@ static void fill_network(int n_threads, const crumb_network *net) {
         fill_floats(l->ffn_norm, h->hidden_size, 1);
         fill_floats(l->attn_sub_norm, h->num_attention_heads * h->head_dim, 1);
         fill_floats(l->ffn_sub_norm, h->intermediate_size, 1);
+        if (i == 0 || l->inv_freq != net->layers[i - 1].inv_freq)
+            crumb_rope_inv_freq(h, NULL, (float *)(uintptr_t)l->inv_freq);
     }
     fill_matrix(n_threads, &net->head.matrix);
-    if (!net->tied) fill_matrix(n_threads, &net->embedding);
+    if (net->embedding.codes != net->head.matrix.codes) fill_matrix(n_threads, &net->embedding);
     fill_floats(net->output_norm, h->hidden_size, 1);
-    crumb_rope_inv_freq(h, NULL, (float *)(uintptr_t)net->layers[0].inv_freq);
 }
 
-/* As a file's weights are, after packing. */
+/* As a file's weights are, after packing, in the memory of a device that wants it so. */
 static void index_matrix(crumb_matrix *w, uint32_t index_bits) {
     if (!w->bits || !crumb_index_wanted(w, index_bits)) return;
     crumb_index_from_tiles(w, (uint8_t *)(uintptr_t)w->codes);
     w->indexed = true;
 }
 
-static void index_network(crumb_network *net, uint32_t index_bits) {
-    for (uint32_t i = 0; i < net->hparams.num_hidden_layers; i++) {
+static uint32_t index_bits_of(const crumb_model *m, uint32_t layer) {
+    return m->units[m->places[layer].memory].info.index_bits;
+}
+
+static void index_network(crumb_model *m) {
+    crumb_network *net = &m->net;
+    const uint32_t n = net->hparams.num_hidden_layers;
+    for (uint32_t i = 0; i < n; i++) {
         crumb_layer *l = &net->layers[i];
         crumb_weight *weights[] = {&l->attn_q,   &l->attn_k, &l->attn_v,  &l->attn_output,
                                    &l->ffn_gate, &l->ffn_up, &l->ffn_down};
-        for (size_t j = 0; j < sizeof weights / sizeof *weights; j++) index_matrix(&weights[j]->matrix, index_bits);
+        for (size_t j = 0; j < sizeof weights / sizeof *weights; j++)
+            index_matrix(&weights[j]->matrix, index_bits_of(m, i));
     }
-    if (!net->tied) index_matrix(&net->head.matrix, index_bits);
+    if (net->embedding.codes != net->head.matrix.codes) index_matrix(&net->head.matrix, index_bits_of(m, n));
 }
 
-/* Commits everything, cut where layers begin: their parts lie one after the other, and no range is too large for one
- * allocation of a device. */
-static crumb_status commit_network(const crumb_model *m, const uint8_t *base, uint64_t n_bytes, crumb_error *err) {
+/* Commits all of one memory, cut where layers begin: their parts lie one after the other, and no range is too large for
+ * one allocation of a device. */
+static crumb_status commit_memory(const crumb_model *m, uint8_t memory, const uint8_t *base, uint64_t n_bytes,
+                                  crumb_error *err) {
+    const crumb_engine_unit *u = &m->units[memory];
+    const uint32_t n = m->net.hparams.num_hidden_layers;
     uint64_t begin = 0;
-    for (uint32_t i = 0; i <= m->net.hparams.num_hidden_layers; i++) {
-        const void *next = i < m->net.hparams.num_hidden_layers ? m->net.layers[i].attn_norm : m->net.output_norm;
-        uint64_t end = (uint64_t)((const uint8_t *)next - base);
-        CRUMB_TRY(
-            m->units[0].backend->device.buffer_commit(m->units[0].device, m->units[0].buffer, begin, end - begin, err));
+    for (uint32_t i = 0; i <= n; i++) {
+        const void *next = i < n ? m->net.layers[i].attn_norm : m->net.output_norm;
+        if (m->places[i].memory != memory) continue;
+        const uint64_t end = (uint64_t)((const uint8_t *)next - base);
+        if (end > begin) CRUMB_TRY(u->backend->device.buffer_commit(u->device, u->buffer, begin, end - begin, err));
         begin = end;
     }
-    return m->units[0].backend->device.buffer_commit(m->units[0].device, m->units[0].buffer, begin, n_bytes - begin,
-                                                     err);
+    return u->backend->device.buffer_commit(u->device, u->buffer, begin, n_bytes - begin, err);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
@@ -295,14 +317,15 @@ static uint64_t count_params(const crumb_network *net) {
     return h->num_hidden_layers * layer + (net->tied ? 1 : 2) * (uint64_t)h->vocab_size * h->hidden_size;
 }
 
-/* Makes the network's layers and counts the bytes of all its weights; net->layers is freed by the caller. */
+/* Makes the network's layers and counts the bytes of all its weights in one memory; net->layers is freed by the caller.
+ */
 static crumb_status size_network(crumb_network *net, const synthetic_type *body, const synthetic_type *head,
                                  uint64_t *n_bytes, crumb_error *err) {
-    carver c = {0};
+    carver c[CRUMB_WEIGHTS_MEMORIES] = {0};
     net->layers = calloc(net->hparams.num_hidden_layers, sizeof *net->layers);
     if (!net->layers) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for the layers");
-    CRUMB_TRY(make_network(&c, net, body, head, err));
-    *n_bytes = c.used;
+    CRUMB_TRY(make_network(c, NULL, net, body, head, err));
+    *n_bytes = c[0].used;
     return CRUMB_OK;
 }
 
@@ -312,29 +335,35 @@ typedef struct synthetic_source {
     const synthetic_type *body, *head;
 } synthetic_source;
 
+/* A buffer in each memory that weights go to. */
+static crumb_status make_buffers(crumb_model *m, carver c[CRUMB_WEIGHTS_MEMORIES], crumb_error *err) {
+    for (size_t i = 0; i < m->n_units; i++) {
+        crumb_engine_unit *u = &m->units[i];
+        void *base;
+        if (!c[i].used) continue;
+        CRUMB_TRY(
+            u->backend->device.buffer_create(u->device, c[i].used, "the synthetic weights", &u->buffer, &base, err));
+        m->weight_bytes += c[i].used;
+        c[i] = (carver){.base = base};
+    }
+    return CRUMB_OK;
+}
+
 static crumb_status build(crumb_model *m, const void *source, const crumb_model_params *params, crumb_error *err) {
     const synthetic_source *from = source;
-    crumb_engine_unit *unit = &m->units[0];
+    carver c[CRUMB_WEIGHTS_MEMORIES] = {0};
     uint64_t n_bytes;
-    void *base;
     set_hparams(&m->net, from->shape);
     CRUMB_TRY(size_network(&m->net, from->body, from->head, &n_bytes, err));
     CRUMB_TRY(crumb_engine_place_layers(m, params, n_bytes, err));
-    for (uint32_t i = 0; i <= m->net.hparams.num_hidden_layers; i++)
-        if (m->places[i].memory != 0)
-            return crumb_fail(
-                err, CRUMB_ERR_UNSUPPORTED,
-                "synthetic weights lie in one memory, and that of %s is not the CPU's: all layers or none "
-                "can run there",
-                m->units[0].info.name);
-    CRUMB_TRY(
-        unit->backend->device.buffer_create(unit->device, n_bytes, "the synthetic weights", &unit->buffer, &base, err));
-    m->weight_bytes = m->file_bytes = n_bytes;
-    carver c = {.base = base};
-    CRUMB_TRY(make_network(&c, &m->net, from->body, from->head, err));
-    fill_network(unit->info.n_threads, &m->net);
-    index_network(&m->net, unit->info.index_bits);
-    CRUMB_TRY(commit_network(m, base, n_bytes, err));
+    CRUMB_TRY(make_network(c, m->places, &m->net, from->body, from->head, err));
+    CRUMB_TRY(make_buffers(m, c, err));
+    CRUMB_TRY(make_network(c, m->places, &m->net, from->body, from->head, err));
+    m->file_bytes = n_bytes;
+    fill_network(m->units[0].info.n_threads, &m->net);
+    index_network(m);
+    for (size_t i = 0; i < m->n_units; i++)
+        if (c[i].used) CRUMB_TRY(commit_memory(m, (uint8_t)i, c[i].base, c[i].used, err));
     m->n_params = count_params(&m->net);
     crumb_engine_model_describe(m, from->spec);
     snprintf(m->type, sizeof m->type, "%s", from->body->name);

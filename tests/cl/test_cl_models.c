@@ -1,11 +1,12 @@
 /* Whole models on the first GPU against the CPU backend, by the rule of tests/support/compare_tokens.h.
  *
- * usage: test_cl_models TARGET [MODEL.gguf...]   TARGET as in --target: cl:RUNG, ze:RUNG
- * Without models: those of tests/oracle, which are every architecture and type, each with prompts of 1, 7, 64 and 513
- * tokens and decoding behind them, with both types of cache; each with every way to quantize activations; one with
- * act-order; and that pieces of a batch change no bit. With models: the prompts on these. With CRUMB_PLACE in the
- * environment the CPU computes some of the layers beside the device, with CRUMB_TEST_SPLIT (0..1) a part of each while
- * decoding, of models whose heads are whole tiles. Exits with 77 where there is no device. */
+ * usage: test_cl_models TARGET [MODEL...]   TARGET as in --target: cl:RUNG, ze:RUNG; a MODEL is a file, or one of
+ * random weights: synthetic:SHAPE:TYPE[:HEAD] Without models: those of tests/oracle, which are every architecture and
+ * type, each with prompts of 1, 7, 64 and 513 tokens and decoding behind them, with both types of cache; each with
+ * every way to quantize activations; one with act-order; and that pieces of a batch change no bit. With models: the
+ * prompts on these. With CRUMB_PLACE in the environment the CPU computes some of the layers beside the device, with
+ * CRUMB_TEST_SPLIT (0..1) a part of each while decoding, of models whose heads are whole tiles. Exits with 77 where
+ * there is no device. */
 #include "tests/model/fixture.h"
 #include "tests/support/compare_tokens.h"
 
@@ -59,7 +60,10 @@ static crumb_model *open_on(const char *path, const char *device) {
     params.verify = CRUMB_VERIFY_NEVER;
     params.log = listen;
     crumb_model *model = NULL;
-    if (path)
+    const size_t prefix = strlen("synthetic:");
+    if (path && strncmp(path, "synthetic:", prefix) == 0)
+        OK(crumb_model_open_synthetic(path + prefix, &params, &model, &err));
+    else if (path)
         OK(crumb_model_open(path, &params, &model, &err));
     else
         OK(crumb_model_open_embedded(&params, &model, &err));
@@ -283,7 +287,7 @@ int main(int argc, char **argv) {
     };
     const struct CMUnitTest given[] = {cmocka_unit_test(given_models_agree)};
     if (argc < 2) {
-        fprintf(stderr, "usage: test_cl_models TARGET [MODEL.gguf...]\n");
+        fprintf(stderr, "usage: test_cl_models TARGET [MODEL...]\n");
         return 2;
     }
     snprintf(target, sizeof target, "%.24s", argv[1]);
