@@ -138,10 +138,11 @@ static bool has_word(const char *words, const char *end, const char *word) {
 /* Lines are "number:controllers:group"; version 2 has one line, without controllers. In a container, whose root group
  * is mounted in place of the machine's, the group may name a folder that is not there: then the root's limit is found.
  */
-int crumb_cpu_limit(void) {
-    char line[512];
-    int least = least_limit("/sys/fs/cgroup", "", "cpu.max", NULL);
-    FILE *f = fopen("/proc/self/cgroup", "r");
+int crumb_cpu_limit_by(const char *cgroup_root, const char *groups_path) {
+    char line[512], cpu_root[512];
+    int least = least_limit(cgroup_root, "", "cpu.max", NULL);
+    FILE *f = fopen(groups_path, "r");
+    snprintf(cpu_root, sizeof cpu_root, "%s/cpu", cgroup_root);
     if (!f) return least;
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
@@ -149,13 +150,17 @@ int crumb_cpu_limit(void) {
         if (!group) continue;
         int limit = INT32_MAX;
         if (controllers + 1 == group)
-            limit = least_limit("/sys/fs/cgroup", group + 1, "cpu.max", NULL);
+            limit = least_limit(cgroup_root, group + 1, "cpu.max", NULL);
         else if (has_word(controllers + 1, group, "cpu"))
-            limit = least_limit("/sys/fs/cgroup/cpu", group + 1, "cpu.cfs_quota_us", "cpu.cfs_period_us");
+            limit = least_limit(cpu_root, group + 1, "cpu.cfs_quota_us", "cpu.cfs_period_us");
         if (limit < least) least = limit;
     }
     fclose(f);
     return least;
+}
+
+int crumb_cpu_limit(void) {
+    return crumb_cpu_limit_by("/sys/fs/cgroup", "/proc/self/cgroup");
 }
 
 /* ---- processors -------------------------------------------------------------------------------------------- */

@@ -18,6 +18,8 @@ bool crumb_thread_pin_begin(int logical_cpu, crumb_thread_cpus *before);
 void crumb_thread_pin_end(const crumb_thread_cpus *before);
 /* Whole processors' worth of time that the control group allows, at least 1; INT32_MAX: no limit. */
 int crumb_cpu_limit(void);
+/* The same by what files say that stand for /sys/fs/cgroup and /proc/self/cgroup; for tests. */
+int crumb_cpu_limit_by(const char *cgroup_root, const char *groups_path);
 /* Physical cores this thread may use, no more than the control group allows; fills cpus[] (up to capacity) with one
  * logical processor of each. Which kinds of cores they are: scheduler/topology.h. */
 int crumb_cpu_physical(int *cpus, int capacity);

@@ -1,5 +1,6 @@
 """crumb kernels and crumb devices."""
 import json
+import os
 import re
 import tempfile
 import unittest
@@ -98,6 +99,44 @@ class Devices(CommandTest):
         self.assertEqual(device["core_kinds"], [{"kind": "P", "cores": 6, "siblings": 2}])
         self.fails(2, "run", "-n", "1", "--cpu-kind", "e", env=alike, says="no E cores to run on")
         self.fails(2, "run", "-n", "1", env={**alike, "CRUMB_CPU_KIND": "e"}, says="no E cores to run on")
+
+    def processors(self, join=lambda: None):
+        """What threads of a run whose process has called `join` first were pinned to."""
+        done = self.succeeds("run", "--device", "cpu", "-v", "-p", "One", "-n", "2", preexec_fn=join)
+        found = re.search(r"cpu: \d+ threads on processors ([\d, ]+)", done.stderr)
+        if not found:
+            self.skipTest("threads cannot be pinned here")
+        return [int(n) for n in found.group(1).split(",")]
+
+    def test_affinity_masks(self):
+        for cpu in sorted(os.sched_getaffinity(0))[:2]:
+            self.assertEqual(self.processors(lambda cpu=cpu: os.sched_setaffinity(0, {cpu})), [cpu])
+
+    def control_group(self, controller, **files):
+        """Makes one for this test, where that may be done, and returns what a process does to join it."""
+        folder = f"/sys/fs/cgroup/{controller}/crumb-test-{os.getpid()}"
+        try:
+            os.mkdir(folder)
+            self.addCleanup(os.rmdir, folder)
+            for name, text in files.items():
+                with open(f"{folder}/{controller}.{name}", "w", encoding="ascii") as f:
+                    f.write(text)
+        except OSError as reason:
+            self.skipTest(f"no control groups of version 1 that may be changed: {reason}")
+
+        def join():
+            with open(f"{folder}/tasks", "w", encoding="ascii") as f:
+                f.write(str(os.getpid()))
+        return join
+
+    def test_a_control_groups_quota(self):
+        join = self.control_group("cpu", cfs_period_us="100000", cfs_quota_us="150000")
+        self.assertEqual(len(self.processors(join)), 1)
+
+    def test_a_control_groups_processors(self):
+        last = max(os.sched_getaffinity(0))
+        join = self.control_group("cpuset", mems="0", cpus=str(last))
+        self.assertEqual(self.processors(join), [last])
 
     def test_measure(self):
         cache = tempfile.TemporaryDirectory()  # the profile of this machine goes there
