@@ -33,6 +33,7 @@ typedef struct search {
     choice best, first; /* first: the best of all that do not fit, for the message */
     uint64_t least_excess;
     size_t fullest;
+    bool copies; /* some candidate was left out because weights would lie in two memories */
 } search;
 
 /* ---- candidates ---------------------------------------------------------------------------------------------- */
@@ -115,7 +116,10 @@ static void consider(search *s, const crumb_pattern *prefill, const crumb_cost *
     size_t fullest = 0;
     choice c = {.pattern = {*prefill, *decode}, .complexity = complexity_of(prefill, decode)};
     if (!isfinite(prefill_cost->ns) || !isfinite(decode_cost->ns)) return;
-    if (!s->f->p.copies && crumb_pattern_copies(s->f, prefill, decode)) return;
+    if (!s->f->p.copies && crumb_pattern_copies(s->f, prefill, decode)) {
+        s->copies = true;
+        return;
+    }
     crumb_pattern_memory(s->f, prefill, decode, bytes);
     const uint64_t excess = crumb_place_excess(s->f, bytes, &fullest);
     c.fits = excess == 0;
@@ -223,6 +227,11 @@ static void consider_all(search *s) {
 
 static crumb_status fail_to_fit(const search *s, crumb_error *err) {
     char name[CRUMB_PLACE_NAME_BYTES];
+    if (s->least_excess == 0 && s->copies)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT,
+                          "machine '%s': layers that are split only while decoding would have weights in two memories, "
+                          "since a card's is its own; -ngl gives whole layers to it",
+                          s->f->p.machine->name);
     if (s->least_excess == 0)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
                           "machine '%s': no device has figures for all that this model computes",

@@ -92,6 +92,7 @@ class Placement(Plan):
         self.fails(4, "plan", *LLAMA, "--profile", "lnl", "--device", "gpu7", says="gpu7")
         self.fails(2, "plan", *LLAMA, "--profile", "lnl", "--split", "2", says="--split 2")
         self.fails(2, "plan", *LLAMA, "--profile", "arl", "-ngl", "3", says="no GPU")
+        self.fails(2, "plan", *LLAMA, "--profile", "bmg", "--split", "0.5", says="weights in two memories")
         self.fails(5, "plan", *LLAMA, "--profile", "lnl", "--context", "1000000", says="GB")
         self.fails(3, "plan", *LLAMA, "--profile", "ptl", "--kernels", "paper", says="'cpu.kernels.paper'")
 

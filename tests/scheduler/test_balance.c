@@ -218,6 +218,17 @@ static void idle_cores_are_measured_again(void **state) {
     assert_float_equal((double)b.ratio[2], 0.25, 0.02);
 }
 
+/* However slow a core is measured to be, its ratio stays above a 64th of an equal part: it can be divided by, and comes
+ * back from there. */
+static void no_ratio_falls_below_the_floor(void **state) {
+    (void)state;
+    crumb_balance b;
+    crumb_balance_init(&b, 4);
+    for (int i = 0; i < 200; i++)
+        crumb_balance_learn(&b, 4, (uint32_t[]){10, 10, 10, 1}, (uint32_t[]){1000, 1000, 1000, 4000000000});
+    assert_true((double)b.ratio[3] >= 0.99 / 64 / 4 && (double)b.ratio[3] < 1.1 / 64 / 4);
+}
+
 /* A core that another program has for a while gets nothing meanwhile, and is back at once when it is free again. */
 static void a_core_that_was_away_comes_back(void **state) {
     (void)state;
@@ -353,6 +364,7 @@ int main(void) {
         cmocka_unit_test(follows_throttling),
         cmocka_unit_test(one_interrupt_moves_nothing),
         cmocka_unit_test(idle_cores_are_measured_again),
+        cmocka_unit_test(no_ratio_falls_below_the_floor),
         cmocka_unit_test(a_core_that_was_away_comes_back),
         cmocka_unit_test(shared_bandwidth_does_no_harm),
         cmocka_unit_test(steady_cores_split),

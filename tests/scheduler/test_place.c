@@ -180,6 +180,33 @@ static void layers_are_split_only_where_bandwidths_add_up(void **state) {
     crumb_placement_free(&p);
 }
 
+/* Where a card and the processor share layers in both phases, each has its rows of the weights, and keys and values of
+ * its heads: every byte once. Only while decoding they cannot, since the card would need all of the weights for the
+ * prompt. */
+static void a_split_on_a_card_counts_every_byte_once(void **state) {
+    (void)state;
+    const crumb_profile m = machine("bmg", "crumb");
+    crumb_error err = {0};
+    shape s;
+    shape_make(&llama3_8b, &s);
+    crumb_place_problem problem = problem_of(&m, &s);
+    uint64_t all = 0;
+    problem.n_ctx = 4096;
+    for (uint32_t i = 0; i < s.n_layers; i++) all += s.layer[i].resident_bytes + s.layer[i].kv_bytes * problem.n_ctx;
+    for (int tenths = 1; tenths < 10; tenths++) {
+        problem.split = tenths / 10.0;
+        crumb_placement p = place(&problem);
+        assert_true(fabs((double)(p.memory_bytes[0] + p.memory_bytes[1]) - (double)all) < 16);
+        assert_true(fabs((double)p.memory_bytes[1] / (double)all - problem.split) < 1e-6);
+        assert_int_equal(p.moved_bytes, 0);
+        crumb_placement_free(&p);
+    }
+    problem.whole_prefill = true;
+    crumb_placement p;
+    assert_int_equal(crumb_place(&problem, &p, &err), CRUMB_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "weights in two memories"));
+}
+
 static void constraints_are_followed(void **state) {
     (void)state;
     const crumb_profile m = machine("lnl", "crumb");
@@ -389,6 +416,7 @@ int main(void) {
         cmocka_unit_test(what_fits_nowhere_is_an_error_with_the_sizes),
         cmocka_unit_test(the_prompt_and_its_length_decide),
         cmocka_unit_test(layers_are_split_only_where_bandwidths_add_up),
+        cmocka_unit_test(a_split_on_a_card_counts_every_byte_once),
         cmocka_unit_test(constraints_are_followed),
         cmocka_unit_test(constraints_that_contradict_each_other_are_errors),
         cmocka_unit_test(prompts_stay_whole_where_that_is_asked_for),
