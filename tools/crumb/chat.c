@@ -138,10 +138,8 @@ static crumb_status answer(chat *c, crumb_error *err) {
     if (status == CRUMB_OK && !fits) return r->end = RUN_CONTEXT, CRUMB_OK;
     if (status == CRUMB_OK) status = run_generate(r, run_wanted(r), err);
     if (status != CRUMB_OK && status != CRUMB_ERR_INTERRUPTED) return status;
-    if (status == CRUMB_ERR_INTERRUPTED) {
-        r->end = RUN_INTERRUPTED;
-        r->last_byte = 'C'; /* terminals have shown ^C, and the next prompt wants a line of its own */
-    }
+    if (status == CRUMB_ERR_INTERRUPTED) r->end = RUN_INTERRUPTED;
+    if (r->end == RUN_INTERRUPTED) r->last_byte = 'C'; /* of ^C, which terminals show: the prompt wants another line */
     CRUMB_TRY(run_end_text(r, err));
     if (r->options->json) {
         const char *reason = run_end_names[r->end];
