@@ -37,7 +37,13 @@ static bool is_f16(float x) {
 static void load_row(const crumb_safetensors *files, const crumb_safetensor *t, uint64_t row, float *out) {
     const uint64_t k = t->dims[1], size = t->n_bytes / t->n_values;
     const uint8_t *in = crumb_safetensors_data(files, t) + row * k * size;
-    for (uint64_t i = 0; i < k; i++) out[i] = checkpoint_load_float(t->dtype, in + i * size);
+    if (t->dtype == CRUMB_DTYPE_F32) {
+        memcpy(out, in, k * sizeof *out);
+    } else if (t->dtype == CRUMB_DTYPE_BF16) {
+        for (uint64_t i = 0; i < k; i++) out[i] = crumb_bf16_to_f32((uint16_t)(in[2 * i] | in[2 * i + 1] << 8));
+    } else {
+        for (uint64_t i = 0; i < k; i++) out[i] = crumb_f16_to_f32((uint16_t)(in[2 * i] | in[2 * i + 1] << 8));
+    }
 }
 
 /* ---- weights behind the levels: ParetoQ's rounding, each step in the dtype that PyTorch computes it in -------------
@@ -89,21 +95,31 @@ typedef struct magnitudes {
     bool zero;                     /* there is a weight of zero */
 } magnitudes;
 
-/* False where a row has more magnitudes than 4 bits have, or one that is no number. */
-static bool collect(const float *w, uint64_t k, magnitudes *out) {
-    *out = (magnitudes){0};
-    for (uint64_t i = 0; i < k; i++) {
-        const float magnitude = fabsf(w[i]);
-        int at = 0;
-        if (!isfinite(magnitude)) return false;
-        if (magnitude == 0) out->zero = true;
-        if (magnitude == 0) continue;
-        while (at < out->n && out->of[at] != magnitude) at++;
-        if (at == MAX_MAGNITUDES) return false;
-        if (at == out->n) out->of[out->n++] = magnitude;
-        if (w[i] > 0) out->positive[at] = true;
+/* Marks in `seen` which of a block's weights have a magnitude; whether one of them is above zero. */
+static bool mark(const float w[restrict BLOCK], uint32_t seen[restrict BLOCK], float magnitude) {
+    uint32_t above = 0;
+    for (int i = 0; i < BLOCK; i++) {
+        const uint32_t up = w[i] == magnitude, down = w[i] == -magnitude;
+        seen[i] |= up | down;
+        above |= up;
     }
-    return true;
+    return above;
+}
+
+/* False where a row has more magnitudes than 4 bits have, or one that is no number. seen: [k]. The row is gone through
+ * once for each magnitude: that goes by several weights at once, and no branch depends on a single one. */
+static bool collect(const float *w, uint64_t k, uint32_t *seen, magnitudes *out) {
+    *out = (magnitudes){0};
+    memset(seen, 0, k * sizeof *seen);
+    for (uint64_t i = 0; i < k; i += BLOCK) out->zero |= mark(w + i, seen + i, 0);
+    for (uint64_t at = 0;; out->n++) {
+        while (at < k && seen[at]) at++;
+        if (at == k) return true;
+        const float magnitude = fabsf(w[at]);
+        if (out->n == MAX_MAGNITUDES || !isfinite(magnitude)) return false;
+        out->of[out->n] = magnitude;
+        for (uint64_t i = 0; i < k; i += BLOCK) out->positive[out->n] |= mark(w + i, seen + i, magnitude);
+    }
 }
 
 /* How far a stored value may be off what was rounded to it. */
@@ -160,7 +176,8 @@ static bool fits(levels kind, const magnitudes *m, crumb_dtype dtype, float *uni
 typedef struct survey {
     crumb_safetensors *files;
     checkpoint_tensor *t;
-    float *row;
+    float *row;                   /* [k] */
+    uint32_t *seen;               /* [k] */
     bool on_levels, halves, zero; /* units are f16; there is a weight of zero */
 } survey;
 
@@ -190,7 +207,7 @@ static crumb_status survey_levels(void *ctx, crumb_error *err) {
         magnitudes m;
         float unit;
         load_row(s->files, s->t->from, row, s->row);
-        if (!collect(s->row, s->t->k, &m)) return CRUMB_OK;
+        if (!collect(s->row, s->t->k, s->seen, &m)) return CRUMB_OK;
         if (m.n == 0) continue; /* it says nothing, and fits everything but a sign */
         any = true;
         for (int kind = 0; kind < CHECKPOINT_LEVELS_COUNT; kind++) {
@@ -235,7 +252,8 @@ crumb_status checkpoint_levels_plan(crumb_safetensors *files, checkpoint_tensor 
         return fail(files, t->from, CRUMB_ERR_UNSUPPORTED, "its rows are not whole blocks of 32 weights", err);
     if (t->k % BLOCK != 0) return CRUMB_OK;
     if (t->scales) CRUMB_TRY(check_scales(files, t, err));
-    CRUMB_TRY(crumb_calloc(t->k, sizeof *s.row, "a row of weights", (void **)&s.row, err));
+    CRUMB_TRY(crumb_calloc(t->k, sizeof *s.row + sizeof *s.seen, "a row of weights", (void **)&s.row, err));
+    s.seen = (uint32_t *)(s.row + t->k);
     const crumb_status status =
         crumb_file_guard(crumb_safetensors_path(files, t->from), t->scales ? survey_behind : survey_levels, &s, err);
     free(s.row);
@@ -253,25 +271,38 @@ crumb_status checkpoint_levels_plan(crumb_safetensors *files, checkpoint_tensor 
 
 /* ---- making ----------------------------------------------------------------------------------------------------- */
 
-/* A row's codes and unit. */
-static crumb_status code_row(const crumb_safetensors *files, const checkpoint_tensor *t, uint64_t row, const float *w,
-                             int8_t *codes, float *unit, crumb_error *err) {
+/* Room for one row. */
+typedef struct room {
+    float *w;
+    uint32_t *seen;
+    int8_t *codes;
+} room;
+
+/* A row's codes and unit, from its weights. */
+static crumb_status code_row(const crumb_safetensors *files, const checkpoint_tensor *t, uint64_t row, const room *r,
+                             float *unit, crumb_error *err) {
     magnitudes m;
     crumb_dtype dtype;
     float scale;
     if (t->scales) {
         for (uint64_t i = 0; i < t->k; i++)
-            if (!isfinite(w[i]))
+            if (!isfinite(r->w[i]))
                 return fail(files, t->from, CRUMB_ERR_FORMAT, "a weight is NaN or infinite; the file is damaged", err);
         CRUMB_TRY(scale_of(files, t, row, &scale, &dtype, err));
         *unit = unit_of_scale(t->levels, dtype, scale);
-        for (uint64_t i = 0; i < t->k; i++) codes[i] = (int8_t)code_behind(t->levels, dtype, w[i], scale);
+        for (uint64_t i = 0; i < t->k; i++) r->codes[i] = (int8_t)code_behind(t->levels, dtype, r->w[i], scale);
         return CRUMB_OK;
     }
-    if (!collect(w, t->k, &m) || (m.n && !fits(t->levels, &m, t->from->dtype, unit)))
+    if (!collect(r->w, t->k, r->seen, &m) || !fits(t->levels, &m, t->from->dtype, unit))
         return fail(files, t->from, CRUMB_ERR_FORMAT, "it has changed since it was opened", err);
-    if (m.n == 0) *unit = 0;
-    for (uint64_t i = 0; i < t->k; i++) codes[i] = (int8_t)(*unit > 0 ? rintf(w[i] / *unit) : rules[t->levels].odd);
+    if (m.n == 0) {
+        memset(r->codes, rules[t->levels].odd, t->k);
+        return CRUMB_OK;
+    }
+    for (uint64_t i = 0; i < t->k; i++) {
+        const float code = r->w[i] / *unit;
+        r->codes[i] = (int8_t)(int)(code + (code < 0 ? -0.5f : 0.5f));
+    }
     return CRUMB_OK;
 }
 
@@ -287,32 +318,33 @@ static void put_block(const checkpoint_tensor *t, const int8_t *codes, float uni
     checkpoint_put_codes(u, info->bits, out + info->codes_offset);
 }
 
-static void put_row(const checkpoint_tensor *t, const int8_t *codes, float unit, float *w, uint8_t *out) {
+static void put_row(const checkpoint_tensor *t, const room *r, float unit, uint8_t *out) {
     const crumb_type_info *info = crumb_type_get_info(t->becomes);
     if (info->scale_kind == CRUMB_SCALE_F32) {
-        for (uint64_t i = 0; i < t->k; i += BLOCK, out += info->block_bytes) put_block(t, codes + i, unit, out);
+        for (uint64_t i = 0; i < t->k; i += BLOCK, out += info->block_bytes) put_block(t, r->codes + i, unit, out);
         return;
     }
-    for (uint64_t i = 0; i < t->k; i++) w[i] = unit * (float)codes[i];
-    crumb_type_encode_row(t->becomes, t->becomes == CRUMB_TYPE_TQ2_0 ? CRUMB_ENCODE_ABSMEAN : CRUMB_ENCODE_RTN, w, t->k,
-                          unit, out);
+    for (uint64_t i = 0; i < t->k; i++) r->w[i] = unit * (float)r->codes[i];
+    crumb_type_encode_row(t->becomes, t->becomes == CRUMB_TYPE_TQ2_0 ? CRUMB_ENCODE_ABSMEAN : CRUMB_ENCODE_RTN, r->w,
+                          t->k, unit, out);
 }
 
 crumb_status checkpoint_levels_make(crumb_safetensors *files, const checkpoint_tensor *t, uint8_t *out,
                                     crumb_error *err) {
     const uint64_t row_bytes = crumb_type_row_bytes(t->becomes, t->k);
     crumb_status status = CRUMB_OK;
-    float *w;
-    int8_t *codes;
-    CRUMB_TRY(crumb_calloc(t->k, sizeof *w + sizeof *codes, "a row of weights", (void **)&w, err));
-    codes = (int8_t *)(w + t->k);
+    room r;
+    CRUMB_TRY(
+        crumb_calloc(t->k, sizeof *r.w + sizeof *r.seen + sizeof *r.codes, "a row of weights", (void **)&r.w, err));
+    r.seen = (uint32_t *)(r.w + t->k);
+    r.codes = (int8_t *)(r.seen + t->k);
     for (uint64_t m = 0; m < t->m && status == CRUMB_OK; m++) {
         const uint64_t row = checkpoint_row_from(t, t->m, m);
         float unit = 0;
-        load_row(files, t->from, row, w);
-        status = code_row(files, t, row, w, codes, &unit, err);
-        if (status == CRUMB_OK) put_row(t, codes, unit, w, out + m * row_bytes);
+        load_row(files, t->from, row, r.w);
+        status = code_row(files, t, row, &r, &unit, err);
+        if (status == CRUMB_OK) put_row(t, &r, unit, out + m * row_bytes);
     }
-    free(w);
+    free(r.w);
     return status;
 }

@@ -37,6 +37,17 @@ static double best_unit(const float *x, int n) {
     return best;
 }
 
+/* Whether all weights are levels of an f16 unit, which needs no search then. */
+static bool on_levels(const float *x, int n, float *unit) {
+    float least = INFINITY;
+    for (int i = 0; i < n; i++) least = fabsf(x[i]) < least ? fabsf(x[i]) : least;
+    *unit = least;
+    if (!(least > 0) || as_f16((double)least) != least) return false;
+    for (int i = 0; i < n; i++)
+        if (fabsf(x[i]) != least && fabsf(x[i]) != 3 * least) return false;
+    return true;
+}
+
 /* 0 to 3 for -3, -1, 1, 3. What lies on a border goes the way of ParetoQ's rounding. */
 static uint8_t seq_code(float x, float unit) {
     const float border = 2 * unit;
@@ -55,7 +66,8 @@ static double error_at(const float *x, int n, float unit) {
 
 void crumb_encode_seq_q4_0(const float *x, uint8_t *out) {
     uint8_t codes[32];
-    const float unit = as_f16(best_unit(x, 32));
+    float unit;
+    if (!on_levels(x, 32, &unit)) unit = as_f16(best_unit(x, 32));
     crumb_put_f16(out, unit);
     for (int i = 0; i < 32; i++) codes[i] = (uint8_t)(8 + 2 * seq_code(x[i], unit) - 3);
     crumb_put_nibbles(codes, out + 2);
@@ -77,14 +89,13 @@ static double fit_groups(const float *x, float unit, const double wanted[Q2_K_GR
     return error;
 }
 
-/* scale * code - min with scale = 2m and min = 3m units is m units at each of the four levels. Tried are the units that
- * have the whole block's best one as a multiple, and some that have the largest group's, shortened by up to 4 tenths.
- */
-void crumb_encode_seq_q2_k(const float *x, uint8_t *out) {
+/* The unit of a block and its groups' multiples of it: of the units that have the whole block's best one as a multiple,
+ * and some that have the largest group's, shortened by up to 4 tenths, the best. */
+static float search_unit(const float *x, int best[Q2_K_GROUPS]) {
     enum { N_SHORTER = 9 };
     double wanted[Q2_K_GROUPS], largest = 0, least = INFINITY;
     const double whole = best_unit(x, 256);
-    int best[Q2_K_GROUPS] = {0}, tried[Q2_K_GROUPS];
+    int tried[Q2_K_GROUPS] = {0};
     float unit = 0;
     for (int g = 0; g < Q2_K_GROUPS; g++) {
         wanted[g] = best_unit(x + (ptrdiff_t)g * Q2_K_GROUP, Q2_K_GROUP);
@@ -93,14 +104,23 @@ void crumb_encode_seq_q2_k(const float *x, uint8_t *out) {
     for (int i = 0; i < MOST + N_SHORTER; i++) {
         const float u = as_f16(i < MOST ? whole / (i + 1) : largest * (1 - (i - MOST) * 0.05) / MOST);
         const double error = fit_groups(x, u, wanted, tried);
-        if (error < least) least = error, unit = u, memcpy(best, tried, sizeof best);
+        if (error < least) least = error, unit = u, memcpy(best, tried, sizeof tried);
     }
+    return unit;
+}
+
+/* scale * code - min with scale = 2m and min = 3m units is m units at each of the four levels. */
+void crumb_encode_seq_q2_k(const float *x, uint8_t *out) {
+    int multiples[Q2_K_GROUPS];
     uint8_t codes[256];
+    float unit;
+    for (int g = 0; g < Q2_K_GROUPS; g++) multiples[g] = 1;
+    if (!on_levels(x, 256, &unit)) unit = search_unit(x, multiples);
     for (int i = 0; i < 256; i++) {
-        const int multiple = best[i / Q2_K_GROUP];
+        const int multiple = multiples[i / Q2_K_GROUP];
         codes[i] = seq_code(x[i], unit * (float)multiple);
     }
-    for (int g = 0; g < Q2_K_GROUPS; g++) out[g] = (uint8_t)(2 * best[g] | 3 * best[g] << 4);
+    for (int g = 0; g < Q2_K_GROUPS; g++) out[g] = (uint8_t)(2 * multiples[g] | 3 * multiples[g] << 4);
     crumb_put_bit_pairs(codes, out + 16);
     crumb_put_bit_pairs(codes + 128, out + 48);
     crumb_put_f16(out + 80, unit);

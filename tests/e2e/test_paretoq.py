@@ -148,6 +148,18 @@ class ParetoQ(CommandTest):
             self.assertLess(abs(self.divergence(self.out, base)), 1e-5)
             os.unlink(self.out)
 
+    def test_scales_are_rounded_alone(self):
+        """By quantize, to types that have f16 as scale: all is near what it was, where rows are whole blocks."""
+        base = os.path.join(self.folder, "base.kld")
+        for bits, kind, most in ((2, ("Q2_K", "--method", "seq"), 1e-5), (0, ("TQ2_0",), 1e-3), (1, ("Q1_0",), 1e-3)):
+            folder = self.write_behind(f"bits{bits}", bits, w_bits=bits)
+            self.succeeds("perplexity", folder, "--device", "cpu", "--activation", "float", "-f", self.text, "-c", 32,
+                          "--chunks", 2, "--kl-divergence-base", base)
+            self.succeeds("quantize", folder, self.out, *kind, "--token-embedding-type", "F32")
+            self.assertEqual(self.types(self.out)[WIDE], kind[0])
+            self.assertLess(abs(self.divergence(self.out, base)), most)
+            os.unlink(self.out)
+
     def test_levels_in_bf16(self):
         """No scales beside them: recognised by themselves, with and without w_bits."""
         for bits, wide in ((0, "TQ2_0"), (1, "Q1_0"), (2, "Q2_K"), (3, "Q4_0"), (4, "Q4_0")):

@@ -17,5 +17,5 @@ for quant in none seq ternary sign; do
     echo "$quant, each text by itself: $("$python" perplexity.py "$name.gguf" "$work/heldout.txt" --texts 100)"
     echo "$quant, in chunks: $("$python" perplexity.py "$name.gguf" "$work/heldout-100.txt" --chunk 256)"
     [ -z "$crumb" ] ||
-        echo "$quant, by crumb: $("$crumb" perplexity -m "$name.gguf" -f "$work/heldout-100.txt" -c 256 --device cpu | tail -n 1)"
+        echo "$quant, by crumb: $("$crumb" perplexity --log-disable -m "$name.gguf" -f "$work/heldout-100.txt" -c 256 --device cpu | tail -n 1)"
 done
