@@ -2,7 +2,8 @@
 """Runs real models with crumb as shipped: against llama.cpp's answers in tests/oracle/llama, and against the memory
 that they may take.
 
-usage: compare_llama.py --build FOLDER tokens NAME                  ten prompts continue alike; smollm2-chat: questions
+usage: compare_llama.py --build FOLDER tokens NAME                  ten prompts continue alike (of K-quants also four as their
+                                                      f16 file continues them); smollm2-chat: questions
                                                       are put through the chat template, and answered, alike
        compare_llama.py --build FOLDER perplexity NAME [--chunks N] [--kv8-chunks N]
                                                       within 0.5 %; an 8-bit KV cache keeps that of f16's in N chunks

@@ -2,8 +2,9 @@
 """Writes what llama.cpp answers (tests/oracle/llama/NAME.json): greedy continuations of ten prompts with the lead of
 the best token at every position, and for SmolLM2 the perplexity of a text, as it develops chunk by chunk.
 
-K-quants continue as the f16 file that llama-quantize makes of them does: llama.cpp multiplies them with activations that
-share one scale among 256, whose error is larger than ours (with Q4_K_M, 1.2 at worst against 0.7 in these logits).
+K-quants continue as the f16 file that llama-quantize makes of them does ("prompts"): llama.cpp multiplies them with
+activations that share one scale among 256, whose error is larger than ours (with Q4_K_M, 1.2 at worst against 0.7 in these
+logits). What it says with the file as it is, to all prompts, stands beside ("as_it_is"), and is judged less strictly.
 
 usage: llama_fixtures.py [NAME...]      all of smollm2-Q4_1 smollm2-Q8_0 smollm2-Q4_0 smollm2-F16
                                         ternary-TQ2_0 ternary-TQ1_0 (about 20 minutes)
@@ -136,6 +137,9 @@ def main():
                 else:
                     fixture["prompts"] = [continuation(server, p)
                                           for p in PROMPTS[shape][:N_K_QUANT_PROMPTS if few else None]]
+        if few:
+            with Server(path) as server:
+                fixture["as_it_is"] = [continuation(server, p) for p in PROMPTS[shape]]
         if shape == "smollm2" and kind != "chat":
             fixture["perplexity"] = perplexity(path, N_K_QUANT_CHUNKS if few else 0)
         lines = json.dumps(fixture, indent=1, ensure_ascii=True)
