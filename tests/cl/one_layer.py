@@ -34,7 +34,7 @@ class Reader:
 
 
 def write_one_layer(source, to):
-    """A GGUF file of version 3 without the tensors of all layers but the first; their bytes stay, and nobody reads them."""
+    """A GGUF file of version 3 without the tensors of all layers but the first."""
     data = bytearray(source.read_bytes())
     r = Reader(data)
     r.take("II")
@@ -44,13 +44,19 @@ def write_one_layer(source, to):
         if key.endswith(b".block_count"):
             struct.pack_into("<I", data, r.at, 1)
         r.skip_value(kind)
-    first, kept = r.at, []
+    first, tensors = r.at, []
     for _ in range(n_tensors):
         begin, name, n_dimensions = r.at, r.string(), r.take("I")
-        r.at += 8 * n_dimensions + 12
-        if not name.startswith(b"blk.") or name.startswith(b"blk.0."):
-            kept.append(data[begin:r.at])
-    tensors = data[-(-r.at // ALIGNMENT) * ALIGNMENT:]
-    struct.pack_into("<Q", data, 8, len(kept))
-    head = data[:first] + b"".join(kept)
-    to.write_bytes(head + bytes(-len(head) % ALIGNMENT) + tensors)
+        r.at += 8 * n_dimensions + 4
+        tensors.append((r.take("Q"), name, data[begin:r.at - 8]))
+    values = data[-(-r.at // ALIGNMENT) * ALIGNMENT:]
+    ends = [*sorted(offset for offset, _, _ in tensors)[1:], len(values)]
+    head, kept, n_kept = data[:first], bytearray(), 0
+    for (offset, name, described), end in zip(sorted(tensors), ends):
+        if name.startswith(b"blk.") and not name.startswith(b"blk.0."):
+            continue
+        head += described + struct.pack("<Q", len(kept))
+        kept += values[offset:end]
+        n_kept += 1
+    struct.pack_into("<Q", head, 8, n_kept)
+    to.write_bytes(head + bytes(-len(head) % ALIGNMENT) + kept)

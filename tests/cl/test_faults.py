@@ -42,7 +42,9 @@ class Faults(unittest.TestCase):
             (own / "ze-modules").symlink_to(kept)
         cls.one_layer = Path(cls.folder.name, "one-layer.gguf")
         write_one_layer(MODEL, cls.one_layer)
-        cls.run_crumb()  # fills the cache of programs and of what devices there are
+        first = cls.run_crumb()  # fills the cache of programs and of what devices there are
+        if first.returncode != 0:
+            raise AssertionError(first.stderr)
         log = Path(cls.folder.name, "calls")
         cls.right, cls.right_of_five = cls.run_one(CRUMB_FAULT_LOG=str(log)), cls.run_crumb()
         cls.calls = log.read_text().split()
