@@ -7,10 +7,9 @@
 /* What transformers calls a model, and what GGUF does. */
 static const struct known_model {
     const char *model_type, *hidden_act, *architecture;
-    bool interleaved;
 } known_models[] = {
-    {"llama", "silu", "llama", true},  {"mistral", "silu", "llama", true},         {"qwen2", "silu", "qwen2", false},
-    {"qwen3", "silu", "qwen3", false}, {"bitnet", "relu2", "bitnet-b1.58", false}, {"bitnet", "silu", "bitnet", false},
+    {"llama", "silu", "llama"}, {"mistral", "silu", "llama"},        {"qwen2", "silu", "qwen2"},
+    {"qwen3", "silu", "qwen3"}, {"bitnet", "relu2", "bitnet-b1.58"}, {"bitnet", "silu", "bitnet"},
 };
 
 typedef struct reader {
@@ -78,25 +77,29 @@ static void put_f32(const reader *r, const char *suffix, float value) {
 
 /* ---- RoPE ---- */
 
-/* Llama 3's rule: waves longer than the original context over low_freq_factor are divided by `factor`, those shorter
- * than over high_freq_factor stay, and what lies between is blended. */
+/* Waves longer than the original context over `low` are divided by `factor`, those shorter than over `high` stay, and
+ * what lies between is blended. */
+void checkpoint_llama3_divisors(double theta, uint32_t head_dim, const checkpoint_llama3 *scaling, float *out) {
+    for (uint32_t i = 0; i < head_dim / 2; i++) {
+        const double wavelength = 2 * 3.14159265358979323846 * pow(theta, 2.0 * i / head_dim);
+        const double kept =
+            (scaling->original / wavelength - (double)scaling->low) / ((double)scaling->high - (double)scaling->low);
+        const double smooth = fmin(fmax(kept, 0), 1);
+        out[i] = (float)(1 / ((1 - smooth) / (double)scaling->factor + smooth));
+    }
+}
+
 static crumb_status read_llama3(const reader *r, const cJSON *rope, double theta) {
     checkpoint_config *c = r->c;
-    float factor = 0, low = 0, high = 0;
-    uint32_t original = 0;
-    CRUMB_TRY(get_real(r, rope, "factor", true, &factor));
-    CRUMB_TRY(get_real(r, rope, "low_freq_factor", true, &low));
-    CRUMB_TRY(get_real(r, rope, "high_freq_factor", true, &high));
-    CRUMB_TRY(get_count(r, rope, "original_max_position_embeddings", true, &original));
-    if (!(high > low)) return damaged(r, "high_freq_factor", "not above low_freq_factor");
+    checkpoint_llama3 s = {.factor = 0};
+    CRUMB_TRY(get_real(r, rope, "factor", true, &s.factor));
+    CRUMB_TRY(get_real(r, rope, "low_freq_factor", true, &s.low));
+    CRUMB_TRY(get_real(r, rope, "high_freq_factor", true, &s.high));
+    CRUMB_TRY(get_count(r, rope, "original_max_position_embeddings", true, &s.original));
+    if (!(s.high > s.low)) return damaged(r, "high_freq_factor", "not above low_freq_factor");
     if (c->head_dim / 2 > CHECKPOINT_MAX_ROPE) return damaged(r, "head_dim", "too large");
     c->n_divisors = c->head_dim / 2;
-    for (uint32_t i = 0; i < c->n_divisors; i++) {
-        const double wavelength = 2 * 3.14159265358979323846 * pow(theta, 2.0 * i / c->head_dim);
-        const double kept = (original / wavelength - (double)low) / ((double)high - (double)low);
-        const double smooth = fmin(fmax(kept, 0), 1);
-        c->divisors[i] = (float)(1 / ((1 - smooth) / (double)factor + smooth));
-    }
+    checkpoint_llama3_divisors(theta, c->head_dim, &s, c->divisors);
     return CRUMB_OK;
 }
 
@@ -154,7 +157,6 @@ static crumb_status find_model(const reader *r) {
         known = true;
         if (strcmp(k->hidden_act, *act ? act : k->hidden_act) != 0) continue;
         r->c->architecture = k->architecture;
-        r->c->interleaved = k->interleaved;
         return CRUMB_OK;
     }
     if (known) return unsupported(r, "hidden_act", act);

@@ -5,6 +5,8 @@
 #include "host/checkpoint/checkpoint.h"
 #include "host/container/gguf_source.h"
 #include "host/container/safetensors.h"
+#include "host/lowbit/grid.h"
+#include "host/model/hparams.h"
 
 #include <cjson/cJSON.h>
 
@@ -35,7 +37,6 @@ enum { CHECKPOINT_MAX_ROPE = 2048 };
 typedef struct checkpoint_config {
     char path[CHECKPOINT_MAX_PATH]; /* for messages */
     const char *architecture;       /* GGUF's name */
-    bool interleaved; /* GGUF's q and k have the pairs that RoPE turns side by side, and not in two halves */
     bool tied;
     uint32_t n_layers, n_heads, n_heads_kv, head_dim, vocab_size;
     uint32_t n_divisors;                 /* 0: none */
@@ -57,6 +58,14 @@ typedef struct checkpoint_config {
     const cJSON *not_converted; /* names of modules whose weights stay as they are; config.json's; NULL: none */
 } checkpoint_config;
 
+/* Llama 3's scaling of positions. */
+typedef struct checkpoint_llama3 {
+    float factor, low, high;
+    uint32_t original; /* context */
+} checkpoint_llama3;
+/* What it divides frequencies by: [head_dim / 2]. */
+void checkpoint_llama3_divisors(double theta, uint32_t head_dim, const checkpoint_llama3 *scaling, float *out);
+
 /* Reads what config.json (`root`) says, and adds its keys. */
 crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, crumb_gguf_builder *keys,
                                     crumb_error *err);
@@ -67,7 +76,7 @@ crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, cru
 crumb_status checkpoint_vocabulary_read(const char *folder, const cJSON *root, const checkpoint_config *c,
                                         crumb_gguf_builder *keys, crumb_error *err);
 
-/* ---- packed.c: low-bit weights ------------------------------------------------------------------------------- */
+/* ---- a tensor ------------------------------------------------------------------------------------------------ */
 
 /* Levels that weights were trained on, as multiples of a row's unit, by their bits (levels.c). */
 enum checkpoint_levels {
@@ -105,10 +114,18 @@ typedef struct checkpoint_tensor {
     uint32_t n_heads; /* whose rows are interleaved; 0: rows stay where they are */
 } checkpoint_tensor;
 
+/* ---- rows (tensors.c) ---------------------------------------------------------------------------------------- */
+
 /* A value of F16, BF16 or F32. */
 float checkpoint_load_float(crumb_dtype dtype, const uint8_t *p);
 /* The row of the checkpoint that becomes row m of n_rows. */
 uint64_t checkpoint_row_from(const checkpoint_tensor *t, uint64_t n_rows, uint64_t m);
+/* Its inverse: the row that row `row` of the checkpoint becomes. */
+uint64_t checkpoint_row_to(const checkpoint_tensor *t, uint64_t n_rows, uint64_t row);
+/* How many heads' rows are interleaved in a tensor "blk.N.attn_q.weight" of an architecture; 0: rows stay. */
+uint32_t checkpoint_heads_of(const char *architecture, uint32_t n_heads, uint32_t n_heads_kv, const char *name);
+
+/* ---- packed.c: low-bit weights ------------------------------------------------------------------------------- */
 
 /* Reads quantization_config (NULL: none) of config.json, whose path is for messages. */
 crumb_status checkpoint_packing_read(const cJSON *quantization, const char *path, struct checkpoint_packing *out,
@@ -155,5 +172,34 @@ crumb_status checkpoint_absmean_make(const crumb_safetensors *files, const check
 /* The folder's tensors under GGUF's names. Takes `files`, also where it fails. */
 crumb_status checkpoint_tensors_open(const checkpoint_config *c, crumb_safetensors *files, crumb_gguf_source *out,
                                      crumb_error *err);
+
+/* The checkpoint's name of GGUF's "blk.3.attn_q.weight"; false where there is none. *rank: where it stands among a
+ * layer's tensors. */
+bool checkpoint_name_of(const char *gguf, char out[128], unsigned *layer, unsigned *rank);
+
+/* ---- gptq_pack.c: a matrix of codes as the tensors that stand for it ----------------------------------------- */
+
+enum { CHECKPOINT_G_IDX, CHECKPOINT_QWEIGHT, CHECKPOINT_QZEROS, CHECKPOINT_SCALES, CHECKPOINT_GPTQ_PARTS };
+typedef struct checkpoint_gptq_parts {
+    uint64_t n_bytes[CHECKPOINT_GPTQ_PARTS];
+    uint8_t *bytes[CHECKPOINT_GPTQ_PARTS];
+} checkpoint_gptq_parts;
+
+/* Fills n_bytes for m x k weights; m and k are multiples of 32. */
+void checkpoint_gptq_layout(uint64_t m, uint64_t k, uint64_t n_groups, unsigned bits, checkpoint_gptq_parts *out);
+/* Writes to->bytes, which are zeros. Rows change places as t->n_heads says. */
+crumb_status checkpoint_gptq_pack(const crumb_coded *from, const checkpoint_tensor *t, int n_threads,
+                                  const checkpoint_gptq_parts *to, crumb_error *err);
+/* The inverse. */
+void checkpoint_gptq_unpack(const checkpoint_gptq_parts *from, const checkpoint_tensor *t, crumb_coded *to);
+
+/* ---- files_write.c: a folder's files beside the weights ------------------------------------------------------ */
+
+/* Writes a file of a folder: under another name first. */
+crumb_status checkpoint_write_text(const char *folder, const char *name, const char *text, size_t n, crumb_error *err);
+/* config.json of a model that is no checkpoint, freed by the caller; UNSUPPORTED where transformers has none for it. */
+crumb_status checkpoint_config_make(const crumb_gguf *g, const crumb_hparams *h, cJSON **out, crumb_error *err);
+/* tokenizer.json and tokenizer_config.json of its vocabulary. */
+crumb_status checkpoint_vocabulary_write(const crumb_gguf *g, const char *folder, crumb_error *err);
 
 #endif

@@ -69,6 +69,24 @@ static bool translate(const char *name, char out[96], const char **part) {
     return pair != NULL;
 }
 
+bool checkpoint_name_of(const char *gguf, char out[128], unsigned *layer, unsigned *rank) {
+    const char *dot = strrchr(gguf, '.');
+    int used = 0;
+    if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0)) return false;
+    for (size_t i = 0; i < sizeof model_names / sizeof *model_names; i++)
+        if (strlen(model_names[i].gguf) == (size_t)(dot - gguf) &&
+            strncmp(model_names[i].gguf, gguf, (size_t)(dot - gguf)) == 0)
+            return *layer = *rank = 0, snprintf(out, 128, "%s%s", model_names[i].hf, dot), true;
+    if (sscanf(gguf, "blk.%5u.%n", layer, &used) != 1 || used == 0 || gguf + used >= dot) return false;
+    for (size_t i = 0; i < sizeof layer_names / sizeof *layer_names; i++) {
+        const size_t n = strlen(layer_names[i].gguf);
+        if (n != (size_t)(dot - gguf) - (size_t)used || strncmp(layer_names[i].gguf, gguf + used, n) != 0) continue;
+        *rank = (unsigned)i;
+        return snprintf(out, 128, "model.layers.%u.%s%s", *layer, layer_names[i].hf, dot), true;
+    }
+    return false;
+}
+
 /* What a model computes with is in its weights; older files have tables beside them that follow from config.json. */
 static bool is_table(const char *name) {
     const char *dot = strrchr(name, '.');
@@ -83,6 +101,12 @@ uint64_t checkpoint_row_from(const checkpoint_tensor *t, uint64_t n_rows, uint64
     if (!t->n_heads) return m;
     const uint64_t head_dim = n_rows / t->n_heads, within = m % head_dim;
     return m - within + within % 2 * (head_dim / 2) + within / 2;
+}
+
+uint64_t checkpoint_row_to(const checkpoint_tensor *t, uint64_t n_rows, uint64_t row) {
+    if (!t->n_heads) return row;
+    const uint64_t head_dim = n_rows / t->n_heads, within = row % head_dim;
+    return row - within + within % (head_dim / 2) * 2 + within / (head_dim / 2);
 }
 
 float checkpoint_load_float(crumb_dtype dtype, const uint8_t *p) {
@@ -212,11 +236,13 @@ static crumb_status add_dense(tensors *all, checkpoint_tensor *t, crumb_error *e
     return CRUMB_OK;
 }
 
-/* Whether the rows of "blk.N.attn_q" are those of heads that must be interleaved, and of how many. */
-static uint32_t heads_of(const checkpoint_config *c, const char *name) {
-    const char *dot = strrchr(name, '.');
-    if (!c->interleaved || !dot) return 0;
-    return strcmp(dot, ".attn_q") == 0 ? c->n_heads : strcmp(dot, ".attn_k") == 0 ? c->n_heads_kv : 0;
+uint32_t checkpoint_heads_of(const char *architecture, uint32_t n_heads, uint32_t n_heads_kv, const char *name) {
+    const char *dot = strchr(name, '.'), *tensor = dot ? strchr(dot + 1, '.') : NULL;
+    if (strcmp(architecture, "llama") != 0 || !tensor) return 0;
+    const size_t n = strcspn(tensor + 1, ".");
+    return n == 6 && strncmp(tensor, ".attn_q", 7) == 0   ? n_heads
+           : n == 6 && strncmp(tensor, ".attn_k", 7) == 0 ? n_heads_kv
+                                                          : 0;
 }
 
 static crumb_status add_packed(tensors *all, checkpoint_tensor *t, const char *name, crumb_error *err) {
@@ -239,7 +265,7 @@ static crumb_status add_one(tensors *all, const checkpoint_config *c, const crum
     if (!translate(from->name, name, &part))
         return fail(all, from, "not part of a model as crumb knows it: running without it would be wrong", err);
     if (c->tied && strcmp(name, "output") == 0) return CRUMB_OK; /* the embedding is used, whatever is stored here */
-    t.n_heads = heads_of(c, name);
+    t.n_heads = checkpoint_heads_of(c->architecture, c->n_heads, c->n_heads_kv, name);
     bool is_absmean;
     CRUMB_TRY(checkpoint_is_absmean(c, from, &is_absmean, err));
     if (is_absmean || checkpoint_is_packed(&c->packing, part, from->dtype)) return add_packed(all, &t, name, err);

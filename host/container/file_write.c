@@ -129,6 +129,14 @@ uint64_t crumb_file_writer_n_done(const crumb_file_writer *w) {
     return w->n_done;
 }
 
+crumb_status crumb_file_writer_read(const crumb_file_writer *w, uint64_t tensor, void *out, crumb_error *err) {
+    uint64_t at = crumb_round_up(w->plan.head_bytes, w->plan.alignment);
+    if (tensor >= w->n_done)
+        return crumb_fail(err, CRUMB_ERR_INTERNAL, "%s: a tensor is read before it is written", w->path);
+    for (uint64_t i = 0; i < tensor; i++) at += crumb_round_up(w->plan.tensor_bytes[i], w->plan.alignment);
+    return crumb_file_out_read(&w->partial, at, out, w->plan.tensor_bytes[tensor], err);
+}
+
 /* The tensor is whole: pads it and notes its sum. */
 static crumb_status end_tensor(crumb_file_writer *w, crumb_error *err) {
     w->at = crumb_round_up(w->at, w->plan.alignment);

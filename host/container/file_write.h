@@ -24,6 +24,8 @@ crumb_status crumb_file_writer_open(const char *path, const crumb_file_plan *pla
                                     crumb_file_writer **out, crumb_error *err);
 /* Tensors that are whole; the next one to be written has this index in the plan. */
 uint64_t crumb_file_writer_n_done(const crumb_file_writer *w);
+/* All bytes of a tensor that is whole. Fails with IO. */
+crumb_status crumb_file_writer_read(const crumb_file_writer *w, uint64_t tensor, void *out, crumb_error *err);
 /* The next n_bytes of the next tensor: all of it, or a part of it. */
 crumb_status crumb_file_writer_append(crumb_file_writer *w, const void *bytes, uint64_t n_bytes, crumb_error *err);
 /* All tensors are there: the file gets its name. */

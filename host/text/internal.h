@@ -206,6 +206,18 @@ void crumb_bpe_close(crumb_bpe *b);
 crumb_status crumb_bpe_encode(const crumb_bpe *b, const char *text, size_t n_bytes, crumb_merger *merger,
                               crumb_token_sink *sink, crumb_error *err);
 
+/* ---- tokenizer_json.c ---------------------------------------------------------------------------------------- */
+
+/* Components of a tokenizer.json's pre-tokenizer, one after the other ("digits;gpt2;", "split PATTERN;bytes;"), and
+ * what GGUF calls them. */
+typedef struct crumb_known_splitter {
+    const char *components;
+    bool ignore_merges;
+    const char *name;
+} crumb_known_splitter;
+extern const crumb_known_splitter crumb_known_splitters[];
+extern const size_t crumb_n_known_splitters;
+
 /* ---- spm.c -------------------------------------------------------------------------------------------------- */
 
 typedef struct crumb_spm {

@@ -225,12 +225,7 @@ static crumb_status put_scores(reader *r) {
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"             \
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/* Components of a pre-tokenizer, one after the other, and what GGUF calls them. */
-static const struct known_splitter {
-    const char *components;
-    bool ignore_merges;
-    const char *name;
-} known_splitters[] = {
+const crumb_known_splitter crumb_known_splitters[] = {
     {"gpt2;", false, "gpt-2"},
     {"split " WORDS_GPT2 ";bytes;", false, "gpt-2"},
     {"digits;gpt2;", false, "smollm"},
@@ -239,6 +234,7 @@ static const struct known_splitter {
     {"split " WORDS_LLAMA3("\\p{N}{1,3}|") ";bytes;", false, "smaug-bpe"},
     {"split " WORDS_LLAMA3("\\p{N}|") ";bytes;", false, "qwen2"},
 };
+const size_t crumb_n_known_splitters = sizeof crumb_known_splitters / sizeof *crumb_known_splitters;
 
 typedef struct description {
     char text[1024];
@@ -277,8 +273,8 @@ static crumb_status put_splitter(const reader *r) {
     description d = {.size = 0};
     const bool ignore_merges = is_set(r->model, "ignore_merges");
     CRUMB_TRY(describe_splitter(r, get(r->root, "pre_tokenizer"), 0, &d));
-    for (size_t i = 0; i < sizeof known_splitters / sizeof *known_splitters; i++) {
-        const struct known_splitter *k = &known_splitters[i];
+    for (size_t i = 0; i < crumb_n_known_splitters; i++) {
+        const crumb_known_splitter *k = &crumb_known_splitters[i];
         if (strcmp(k->components, d.text) != 0 || k->ignore_merges != ignore_merges) continue;
         crumb_gguf_build_string(r->to, "tokenizer.ggml.pre", k->name);
         return CRUMB_OK;

@@ -13,6 +13,11 @@
 crumb_status crumb_tokenizer_json_to_keys(const char *json, size_t n_bytes, uint32_t n_tokens, crumb_gguf_builder *to,
                                           crumb_error *err);
 
+/* The inverse: the text of a tokenizer.json, freed by the caller, from which a tokenizer comes that does the same.
+ * Fails as crumb_tokenizer_open does, and with UNSUPPORTED for pre-tokenizers that crumb_tokenizer_json_to_keys does
+ * not know. */
+crumb_status crumb_tokenizer_json_from_keys(const crumb_gguf *g, char **out, crumb_error *err);
+
 /* A tokenizer from the file's text; `name` stands for its path in messages. */
 crumb_status crumb_tokenizer_open_json(const char *json, size_t n_bytes, const char *name, crumb_tokenizer **out,
                                        crumb_error *err);

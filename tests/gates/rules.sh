@@ -23,7 +23,8 @@ host/kernel host/base/ host/backend.h host/lowbit/
 host/jinja host/base/
 host/text host/base/ host/crumb.h host/container/ host/jinja/
 host/graph host/base/ host/backend.h host/lowbit/ host/model/
-host/checkpoint host/base/ host/lowbit/ host/container/ host/text/
+host/checkpoint host/base/ host/lowbit/ host/container/ host/text/ host/model/
+host/gptq host/base/ host/backend.h host/lowbit/ host/container/ host/kernel/ host/model/ host/checkpoint/
 host/model host/base/ host/backend.h host/lowbit/ host/container/ host/graph/
 host/sample host/base/ host/crumb.h
 scheduler host/base/

@@ -17,5 +17,6 @@ fi
 "$venv/bin/python" "$here/make_models.py"
 "$venv/bin/python" "$here/make_checkpoints.py"
 "$venv/bin/python" "$here/make_quantized.py"
+"$venv/bin/python" "$here/make_gptq.py"
 CUDA_VISIBLE_DEVICES="" "$venv/bin/python" "$here/make_fixtures.py"
-git -C "$here" status --short types safetensors models checkpoints packed.safetensors quantized.safetensors expected
+git -C "$here" status --short types safetensors models checkpoints packed.safetensors quantized.safetensors gptq.safetensors expected

@@ -23,39 +23,43 @@ static crumb_tokenizer *open_json(const char *name) {
     return t;
 }
 
+static const struct vocabulary {
+    const char *name;
+    unsigned flags; /* sentencepiece takes special tokens in a text for text, the others do not */
+    bool adds_bos;
+} files[] = {{"gpt-2", CRUMB_TOKENIZE_PARSE_SPECIAL, false},    {"smollm", CRUMB_TOKENIZE_PARSE_SPECIAL, false},
+             {"qwen2", CRUMB_TOKENIZE_PARSE_SPECIAL, false},    {"llama-bpe", CRUMB_TOKENIZE_PARSE_SPECIAL, true},
+             {"falcon", CRUMB_TOKENIZE_PARSE_SPECIAL, false},   {"spm", 0, true},
+             {"spm-first", CRUMB_TOKENIZE_PARSE_SPECIAL, true}, {"spm-gemma", CRUMB_TOKENIZE_PARSE_SPECIAL, true}};
+
+static void check_ids(const crumb_tokenizer *t, const struct vocabulary *file) {
+    vocab_texts texts = vocab_texts_read();
+    size_t n_lines;
+    vocab_ids *lines = vocab_ids_read(file->name, 2, &n_lines);
+    assert_int_equal(n_lines, texts.n);
+    for (size_t j = 0; j < n_lines; j++) {
+        int32_t ids[4096];
+        size_t n;
+        crumb_error err = {0};
+        const char *text = texts.texts[j];
+        assert_int_equal(crumb_tokenizer_encode(t, text, strlen(text), file->flags, ids, 4096, &n, &err), CRUMB_OK);
+        if (n != lines[j].n || memcmp(ids, lines[j].ids, n * sizeof *ids) != 0)
+            fail_msg("%s: other ids for text %zu", file->name, j);
+        free(lines[j].ids);
+    }
+    free(lines);
+    assert_int_equal(crumb_tokenizer_adds_bos(t), file->adds_bos);
+    if (file->adds_bos) assert_int_equal(crumb_tokenizer_bos(t), strncmp(file->name, "spm", 3) == 0);
+    vocab_texts_free(&texts);
+}
+
 static void files_give_the_ids_of_their_library(void **state) {
     (void)state;
-    static const struct {
-        const char *name;
-        unsigned flags; /* sentencepiece takes special tokens in a text for text, the others do not */
-        bool adds_bos;
-    } files[] = {{"gpt-2", CRUMB_TOKENIZE_PARSE_SPECIAL, false},    {"smollm", CRUMB_TOKENIZE_PARSE_SPECIAL, false},
-                 {"qwen2", CRUMB_TOKENIZE_PARSE_SPECIAL, false},    {"llama-bpe", CRUMB_TOKENIZE_PARSE_SPECIAL, true},
-                 {"falcon", CRUMB_TOKENIZE_PARSE_SPECIAL, false},   {"spm", 0, true},
-                 {"spm-first", CRUMB_TOKENIZE_PARSE_SPECIAL, true}, {"spm-gemma", CRUMB_TOKENIZE_PARSE_SPECIAL, true}};
-    vocab_texts texts = vocab_texts_read();
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         crumb_tokenizer *t = open_json(files[i].name);
-        size_t n_lines;
-        vocab_ids *lines = vocab_ids_read(files[i].name, 2, &n_lines);
-        assert_int_equal(n_lines, texts.n);
-        for (size_t j = 0; j < n_lines; j++) {
-            int32_t ids[4096];
-            size_t n;
-            crumb_error err = {0};
-            const char *text = texts.texts[j];
-            assert_int_equal(crumb_tokenizer_encode(t, text, strlen(text), files[i].flags, ids, 4096, &n, &err),
-                             CRUMB_OK);
-            if (n != lines[j].n || memcmp(ids, lines[j].ids, n * sizeof *ids) != 0)
-                fail_msg("%s: other ids for text %zu", files[i].name, j);
-            free(lines[j].ids);
-        }
-        free(lines);
-        assert_int_equal(crumb_tokenizer_adds_bos(t), files[i].adds_bos);
-        if (files[i].adds_bos) assert_int_equal(crumb_tokenizer_bos(t), strncmp(files[i].name, "spm", 3) == 0);
+        check_ids(t, &files[i]);
         crumb_tokenizer_close(t);
     }
-    vocab_texts_free(&texts);
 }
 
 static const char byte_level[] =
@@ -184,11 +188,72 @@ static void what_would_be_wrong_is_refused(void **state) {
     }
 }
 
+/* What the keys of a file are written to again; freed by the caller. */
+static char *rewrite(const char *name) {
+    char path[256], *text;
+    size_t n_bytes;
+    crumb_error err = {0};
+    crumb_gguf_builder keys;
+    crumb_gguf *g;
+    snprintf(path, sizeof path, "tests/oracle/vocabs/%s.json", name);
+    char *json = vocab_read_file(path, &n_bytes);
+    crumb_gguf_build_begin(&keys, &err);
+    assert_int_equal(crumb_tokenizer_json_to_keys(json, n_bytes, 0, &keys, &err), CRUMB_OK);
+    assert_int_equal(crumb_gguf_build_open(&keys, path, &g), CRUMB_OK);
+    if (crumb_tokenizer_json_from_keys(g, &text, &err) != CRUMB_OK) fail_msg("%s: %s", name, err.message);
+    crumb_gguf_close(g);
+    crumb_gguf_build_free(&keys);
+    free(json);
+    return text;
+}
+
+static void written_files_give_the_same_ids(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        crumb_error err = {0};
+        crumb_tokenizer *t;
+        char *text = rewrite(files[i].name);
+        if (crumb_tokenizer_open_json(text, strlen(text), files[i].name, &t, &err) != CRUMB_OK)
+            fail_msg("%s", err.message);
+        check_ids(t, &files[i]);
+        crumb_tokenizer_close(t);
+        free(text);
+    }
+}
+
+/* A vocabulary of one token for each byte, cut as `pre` says. */
+static crumb_status write_bytes(const char *pre, char **text, crumb_error *err) {
+    crumb_gguf_builder keys;
+    crumb_gguf *g;
+    crumb_gguf_build_begin(&keys, err);
+    crumb_gguf_build_string(&keys, "tokenizer.ggml.model", "gpt2");
+    crumb_gguf_build_string(&keys, "tokenizer.ggml.pre", pre);
+    crumb_gguf_build_array(&keys, "tokenizer.ggml.tokens", CRUMB_GGUF_STRING, 26);
+    for (char c = 'a'; c <= 'z'; c++) crumb_gguf_add_string(&keys, &c, 1);
+    crumb_gguf_build_array(&keys, "tokenizer.ggml.merges", CRUMB_GGUF_STRING, 0);
+    assert_int_equal(crumb_gguf_build_open(&keys, "letters", &g), CRUMB_OK);
+    const crumb_status status = crumb_tokenizer_json_from_keys(g, text, err);
+    crumb_gguf_close(g);
+    crumb_gguf_build_free(&keys);
+    return status;
+}
+
+static void what_cannot_be_written_is_refused(void **state) {
+    (void)state;
+    char *text;
+    crumb_error err = {0};
+    assert_int_equal(write_bytes("starcoder", &text, &err), CRUMB_OK); /* which cuts as smollm does */
+    free(text);
+    assert_int_equal(write_bytes("default", &text, &err), CRUMB_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "'tokenizer.ggml.pre'"));
+    assert_null(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_give_the_ids_of_their_library),
-        cmocka_unit_test(small_documents_are_read),
-        cmocka_unit_test(what_would_be_wrong_is_refused),
+        cmocka_unit_test(files_give_the_ids_of_their_library), cmocka_unit_test(small_documents_are_read),
+        cmocka_unit_test(what_would_be_wrong_is_refused),      cmocka_unit_test(written_files_give_the_same_ids),
+        cmocka_unit_test(what_cannot_be_written_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

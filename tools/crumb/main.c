@@ -81,11 +81,19 @@ const cli_subcommand cli_subcommands[] = {
      "MXFP4, Q2_0, TQ2_0, TQ1_0, I2_S, Q1_0; or to fewer levels by --method: seq writes Q2_K and Q4_0, absmean TQ1_0, "
      "TQ2_0 and I2_S. The model may be a GGUF file of any type that crumb runs, or a folder as "
      "transformers writes it. GPTQ4, GPTQ3 and GPTQ2 "
-     "make of such a folder another one, OUT, with weights packed as GPTQ packs them. Norms and biases stay as they "
+     "make a folder of transformers of it, OUT, with the layers' matrices packed as GPTQ packs them, embedding and "
+     "output matrix as they are or in f16, and config.json and tokenizer.json, which a GGUF file's keys become. With "
+     "--method gptq the layers are gone through in order, each with the inputs that the packed ones before it make of "
+     "a "
+     "calibration text: memory for one layer, its inputs and their second derivatives (16 bytes for each pair of "
+     "columns); time "
+     "for reading the text once, and more for wide layers. Norms and biases stay as they "
      "are. Types of 1 to 2 bits are for models trained so; "
      "others "
-     "lose most of what they know ('crumb perplexity' tells). Needs memory for one tensor. Until all is there the file "
-     "is called OUT.partial; the same command takes up what an earlier run left of it.",
+     "lose most of what they know ('crumb perplexity' tells). Other methods need memory for one tensor. Until all is "
+     "there the file "
+     "is called OUT.partial, and a folder has no config.json; the same command takes up what an earlier run left of "
+     "it.",
      cli_quantize},
     {"help", CLI_HELP, "[TOPIC] [options]", "explain a command or a topic",
      "Explains a command or a topic: errors, environment, formats, coming-from-llama.cpp.", cli_help},

@@ -271,12 +271,25 @@ const cli_option cli_option_table[] = {
     /* ---- quantize ---- */
     {"--pure", CLI_ON, AT(pure), .commands = CLI_QUANTIZE,
      .help = "the type for the embedding and the output matrix as well, which otherwise have at least 8 bits"},
-    {"--method", CLI_CHOICE, "rtn|seq|absmean", AT(quantize_method), "rtn", .commands = CLI_QUANTIZE,
-     .help = "how weights are rounded: to the nearest code; to ParetoQ's four stretched levels (Q2_K, Q4_0), with the "
-             "scale of the least squared error; or to three levels with one scale per tensor, the mean magnitude, as "
-             "BitNet b1.58 does (TQ1_0, TQ2_0, I2_S)"},
+    {"--method", CLI_CHOICE, "rtn|gptq|seq|absmean", AT(quantize_method), "rtn", .commands = CLI_QUANTIZE,
+     .help =
+         "how weights are rounded: to the nearest code; GPTQ's way (GPTQ2, GPTQ3, GPTQ4), where the weights still to "
+         "come make up for what each one loses; to ParetoQ's four stretched levels (Q2_K, Q4_0), with the "
+         "scale of the least squared error; or to three levels with one scale per tensor, the mean magnitude, as "
+         "BitNet b1.58 does (TQ1_0, TQ2_0, I2_S)"},
     {"--group-size", CLI_INT, "N", AT(group_size), "128", RANGE(-1, 65536), CLI_QUANTIZE,
      .help = "GPTQ2, GPTQ3, GPTQ4: weights that share a scale and a zero point: 16, 32, 64, 128 ...; -1: a row"},
+    {"--calibration", CLI_TEXT, "FILE", AT(calibration), .commands = CLI_QUANTIZE,
+     .help = "--method gptq: a text that shows what the layers get as input; without it the model writes one itself"},
+    {"--calibration-tokens", CLI_INT, "N", AT(calibration_tokens), "16384", RANGE(1, 1 << 24), CLI_QUANTIZE,
+     .help = "--method gptq: so many tokens of the text, from its start; more are better, slower and take memory"},
+    {"--act-order", CLI_OPTIONAL, "on|off|free", AT(act_order), "off", .commands = CLI_QUANTIZE,
+     .help = "--method gptq: columns are rounded in the order of what they matter. on: weights that share a scale stay "
+             "neighbours; free: they are neighbours in that order, as GPTQ's desc_act has it"},
+    {"--damping", CLI_REAL, "X", AT(damping), "0.01", RANGE(0, 10), CLI_QUANTIZE,
+     .help = "--method gptq: part of the mean of the second derivatives that is added to them"},
+    {"-s --seed", CLI_INT, "N", AT(seed), "0", RANGE(-1, UINT32_MAX), CLI_QUANTIZE,
+     .help = "--method gptq: of the text that the model writes"},
     {"--token-embedding-type", CLI_TEXT, "TYPE", AT(embedding_type), .commands = CLI_QUANTIZE,
      .help = "another type for the embedding, which is the output matrix too where a model ties them"},
     {"--output-tensor-type", CLI_TEXT, "TYPE", AT(output_type), .commands = CLI_QUANTIZE,

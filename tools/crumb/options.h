@@ -87,6 +87,9 @@ typedef struct cli_options {
     bool pure;
     int64_t group_size;
     const char *quantize_method, *embedding_type, *output_type;
+    const char *calibration, *act_order;
+    int64_t calibration_tokens;
+    double damping;
     /* help */
     bool man;
     const char *completion;

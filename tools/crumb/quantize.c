@@ -1,9 +1,8 @@
 /* crumb quantize: a model's weights in another type, rounded to its codes by a method. */
-#include "host/checkpoint/gptq_write.h"
 #include "host/lowbit/encode.h"
+#include "tools/crumb/quantize_gptq.h"
 #include "tools/crumb/rewrite.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -89,40 +88,6 @@ static void choose_types(rewriting *r, const choice *c) {
                  c->method == CRUMB_ENCODE_SEQ ? "Q4_0 by the same method, " : "");
 }
 
-/* ---- GPTQ's form: a folder ---- */
-
-/* 2, 3 or 4 for GPTQ2, GPTQ3, GPTQ4; 0: another type. */
-static uint32_t gptq_bits(const char *type) {
-    const bool known = strncasecmp(type, "GPTQ", 4) == 0 && type[4] >= '2' && type[4] <= '4' && !type[5];
-    return known ? (uint32_t)(type[4] - '0') : 0;
-}
-
-static crumb_status write_gptq(const cli_options *o, uint32_t bits, crumb_error *err) {
-    uint64_t n_kept;
-    const crumb_gptq_write w = {.from = o->model,
-                                .to = o->plain.value[0],
-                                .bits = bits,
-                                .group = o->group_size == -1 ? 0 : (uint32_t)o->group_size,
-                                .identity = rewriting_identity(o->model),
-                                .n_threads = rewriting_threads(o),
-                                .progress = cli_progress,
-                                .progress_user = (void *)"quantizing"};
-    if (find_method(o->quantize_method) != CRUMB_ENCODE_RTN)
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--method %s does not write GPTQ%u: its zero points are whole codes",
-                          o->quantize_method, bits);
-    if (o->group_size != -1 && (o->group_size < 16 || o->group_size % 16 != 0))
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--group-size %d: -1 or a multiple of 16", (int)o->group_size);
-    cli_catch_interrupt();
-    const crumb_status status = crumb_gptq_write_run(&w, &n_kept, err);
-    cli_progress_clear();
-    if (status == CRUMB_ERR_INTERRUPTED)
-        cli_note("interrupted: what is done stays in %s, and the same command goes on from there", w.to);
-    CRUMB_TRY(status);
-    if (n_kept) cli_note("%" PRIu64 " tensors were there from an earlier run", n_kept);
-    cli_note("%s: a folder with weights of %u bits as GPTQ packs them", w.to, bits);
-    return CRUMB_OK;
-}
-
 int cli_quantize(const cli_options *options) {
     crumb_error err = {0};
     rewriting r = {.options = options, .verb = "quantizing"};
@@ -131,11 +96,14 @@ int cli_quantize(const cli_options *options) {
     if (!options->model || options->plain.n != 2)
         status = crumb_fail(&err, CRUMB_ERR_ARGUMENT,
                             "quantize wants a model, a file to write and a type: crumb quantize IN OUT Q4_0");
-    const uint32_t bits = status == CRUMB_OK ? gptq_bits(options->plain.value[1]) : 0;
+    const unsigned bits = status == CRUMB_OK ? quantize_gptq_bits(options->plain.value[1]) : 0;
     if (bits) {
-        status = write_gptq(options, bits, &err);
+        status = quantize_gptq(options, bits, &err);
         return status == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
     }
+    if (status == CRUMB_OK && strcmp(options->quantize_method, "gptq") == 0)
+        status = crumb_fail(&err, CRUMB_ERR_ARGUMENT, "type '%s': --method gptq writes GPTQ2, GPTQ3 and GPTQ4",
+                            options->plain.value[1]);
     if (status == CRUMB_OK) status = read_choice(options, &c, &err);
     if (status == CRUMB_OK) status = rewriting_open(&r, options->plain.value[0], &err);
     if (status == CRUMB_OK) choose_types(&r, &c);
