@@ -1,6 +1,7 @@
 /* Modules and kernels in Level Zero. Intel's driver compiles the kernels' text; where a driver does not, Intel's
  * offline compiler makes SPIR-V of it, which every driver takes. And a driver takes its own binaries back. */
 #include "cl/memory.h"
+#include "spirv/archive.h"
 #include "spirv/driver.h"
 #include "spirv/ocloc.h"
 
@@ -70,16 +71,42 @@ static ze_result_t create_from_spirv(const crumb_device *d, const char *text, co
     return code;
 }
 
+/* NULL: it is not in the archive, or the driver does not take it. */
+static ze_module_handle_t find_native(const crumb_device *d, const crumb_ze_archived *a) {
+    ze_module_handle_t module = NULL;
+    if (a->n_native_bytes) create(d->driver, ZE_MODULE_FORMAT_NATIVE, a->bytes, a->n_native_bytes, "", &module, NULL);
+    if (module && d->log) d->log(d->log_user, CRUMB_LOG_DEBUG, "a program from the archive of native binaries");
+    return module;
+}
+
+static ze_module_handle_t find_spirv(const crumb_device *d, const crumb_ze_archived *a, const char *options) {
+    char own[sizeof CRUMB_CL_BUILD_OPTIONS + 40];
+    ze_module_handle_t module = NULL;
+    options_of_spirv(options, own, sizeof own);
+    if (a->n_spirv_bytes)
+        create(d->driver, ZE_MODULE_FORMAT_IL_SPIRV, a->bytes + a->n_native_bytes, a->n_spirv_bytes, own, &module,
+               NULL);
+    if (module && d->log) d->log(d->log_user, CRUMB_LOG_DEBUG, "a program from the archive's SPIR-V");
+    return module;
+}
+
 crumb_cl_code crumb_cl_built_compile(crumb_device *d, const char *const *texts, const char *options,
                                      crumb_cl_built *out, char *log, size_t log_size) {
-    ze_module_handle_t module = NULL;
+    char path[700] = "";
     size_t n_bytes;
     char *text = join(texts, &n_bytes);
+    crumb_ze_archived archived = {0};
+    ze_result_t code = ZE_RESULT_SUCCESS;
     if (!text) return (crumb_cl_code)ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    ze_result_t code =
-        create_with_log(d->driver, crumb_ze_format_opencl_c(), text, n_bytes, options, &module, log, log_size);
-    if (code == ZE_RESULT_ERROR_INVALID_ENUMERATION || code == ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION)
-        code = create_from_spirv(d, text, options, &module, log, log_size);
+    if (crumb_ze_archive_path(path, sizeof path)) crumb_ze_archive_find(path, text, options, &archived);
+    ze_module_handle_t module = find_native(d, &archived);
+    if (!module)
+        code = create_with_log(d->driver, crumb_ze_format_opencl_c(), text, n_bytes, options, &module, log, log_size);
+    if (code == ZE_RESULT_ERROR_INVALID_ENUMERATION || code == ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION) {
+        module = find_spirv(d, &archived, options);
+        code = module ? ZE_RESULT_SUCCESS : create_from_spirv(d, text, options, &module, log, log_size);
+    }
+    free(archived.bytes);
     free(text);
     *out = module;
     return (crumb_cl_code)code;

@@ -51,34 +51,48 @@ static const uint8_t *find_output(const outputs *all, const char *end, size_t *n
     return NULL;
 }
 
-void *crumb_ze_ocloc_compile(uint64_t ip_version, const char *text, const char *options, size_t *n_bytes, char *log,
-                             size_t log_size) {
-    char device[40];
+/* What of its outputs ends with one of `ends`, freed by the caller; NULL: it does not compile. */
+static void *compile(const char *device, const char *only, const char *const ends[2], const char *text,
+                     const char *options, size_t *n_bytes, char *log, size_t log_size) {
     const char *arguments[] = {"ocloc", "compile",  "-q",    "-file",    "kernels.cl", "-device",
-                               device,  "-options", options, "-out_dir", "out",        "-spv_only"};
+                               device,  "-options", options, "-out_dir", "out",        only};
+    const uint32_t n_arguments = sizeof arguments / sizeof *arguments - (only ? 0 : 1);
     const uint64_t text_bytes = strlen(text) + 1;
-    const uint8_t *source = (const uint8_t *)text;
+    const uint8_t *source = (const uint8_t *)text, *made = NULL;
     const char *name = "kernels.cl";
     invoke_fn invoke;
     free_fn release;
     outputs all = {0};
     size_t n_log = 0;
-    void *spirv = NULL;
-    snprintf(device, sizeof device, "%" PRIu64 ".%" PRIu64 ".%" PRIu64, ip_version >> 22, ip_version >> 14 & 0xff,
-             ip_version & 0x3f);
+    void *copy = NULL;
     if (!find("oclocInvoke", &invoke) || !find("oclocFreeOutput", &release)) {
         snprintf(log, log_size, "error: neither the driver compiles OpenCL C, nor is libocloc.so installed");
         return NULL;
     }
-    const int code = invoke(sizeof arguments / sizeof *arguments, arguments, 1, &source, &text_bytes, &name, 0, NULL,
-                            NULL, NULL, &all.n, &all.bytes, &all.sizes, &all.names);
-    const uint8_t *made = code == 0 ? find_output(&all, ".spv", n_bytes) : NULL;
+    const int code = invoke(n_arguments, arguments, 1, &source, &text_bytes, &name, 0, NULL, NULL, NULL, &all.n,
+                            &all.bytes, &all.sizes, &all.names);
+    for (int i = 0; i < 2 && code == 0 && !made; i++) made = find_output(&all, ends[i], n_bytes);
     const uint8_t *words = find_output(&all, "stdout.log", &n_log);
-    if (made) spirv = malloc(*n_bytes);
-    if (spirv) memcpy(spirv, made, *n_bytes);
-    if (!spirv)
+    if (made) copy = malloc(*n_bytes);
+    if (copy) memcpy(copy, made, *n_bytes);
+    if (!copy)
         snprintf(log, log_size, "%.*s (ocloc ended with %d)", words ? (int)n_log : 0, words ? (const char *)words : "",
                  code);
     release(&all.n, &all.bytes, &all.sizes, &all.names);
-    return spirv;
+    return copy;
+}
+
+void *crumb_ze_ocloc_compile(uint64_t ip_version, const char *text, const char *options, size_t *n_bytes, char *log,
+                             size_t log_size) {
+    static const char *const ends[2] = {".spv", ".spv"};
+    char device[40];
+    snprintf(device, sizeof device, "%" PRIu64 ".%" PRIu64 ".%" PRIu64, ip_version >> 22, ip_version >> 14 & 0xff,
+             ip_version & 0x3f);
+    return compile(device, "-spv_only", ends, text, options, n_bytes, log, log_size);
+}
+
+void *crumb_ze_ocloc_compile_for(const char *devices, bool native, const char *text, const char *options,
+                                 size_t *n_bytes, char *log, size_t log_size) {
+    static const char *const ends[][2] = {{".spv", ".spv"}, {".ar", ".bin"}};
+    return compile(devices, native ? NULL : "-spv_only", ends[native], text, options, n_bytes, log, log_size);
 }

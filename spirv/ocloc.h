@@ -12,5 +12,8 @@ bool crumb_ze_ocloc_is_there(void);
  * there is no compiler, and `log` says what it says. Matrix instructions stay calls, which the driver resolves. */
 void *crumb_ze_ocloc_compile(uint64_t ip_version, const char *text, const char *options, size_t *n_bytes, char *log,
                              size_t log_size);
+/* The same for GPUs by Intel's names ("bmg" or "bmg,lnl"): native binaries of all, or SPIR-V of the first. */
+void *crumb_ze_ocloc_compile_for(const char *devices, bool native, const char *text, const char *options,
+                                 size_t *n_bytes, char *log, size_t log_size);
 
 #endif

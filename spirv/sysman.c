@@ -18,7 +18,11 @@ static void miss(crumb_device_sensors *out, const char *what, const char *call, 
         break;
     case ZE_RESULT_ERROR_UNSUPPORTED_FEATURE:
     case ZE_RESULT_ERROR_UNSUPPORTED_VERSION: crumb_sensors_miss(out, "the driver does not tell %s", what); break;
-    default: crumb_sensors_miss(out, "%s is unknown: %s fails with 0x%x", what, call, (unsigned)code); break;
+    case ZE_RESULT_ERROR_UNINITIALIZED:
+        crumb_sensors_miss(out, "no driver has Sysman here (%s: ZE_RESULT_ERROR_UNINITIALIZED), which knows %s", call,
+                           what);
+        break;
+    default: crumb_sensors_miss(out, "the driver fails to tell %s: %s gives 0x%x", what, call, (unsigned)code); break;
     }
 }
 

@@ -16,11 +16,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cl"))
 from null_device import BUILD, COMMAND, DEVICES, KEYS, find_prefix, make_modules, skip
 
+ARCHIVER = os.environ["CRUMB_ZE_ARCHIVER"]
+ARCHIVED = [], ["--synthetic", "bitnet-2b4t:ternary"]
+LIST_COSTS = os.environ["CRUMB_LIST_COSTS"]
 CHECKS = {"ZE_ENABLE_VALIDATION_LAYER": "1", "ZE_ENABLE_PARAMETER_VALIDATION": "1", "ZE_ENABLE_HANDLE_LIFETIME": "1",
           "ZEL_ENABLE_BASIC_LEAK_CHECKER": "1"}
 MADE_AND_RELEASED = [
@@ -49,12 +53,17 @@ class Machine:
 
     def crumb(self, *arguments, cache="cache", **more):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("CRUMB_", "ZE_", "ZEL_"))}
-        environment |= KEYS | {
-            "ProductFamilyOverride": self.device, "HardwareInfoOverride": DEVICES[self.device],
-            "ZE_ENABLE_ALT_DRIVERS": str(self.libraries / "libze_intel_gpu.so.1"),
+        environment |= self.settings() | {
             "OCL_ICD_VENDORS": str(self.folder / "vendors"), "CRUMB_MODULE_DIR": str(self.folder),
             "XDG_CACHE_HOME": str(self.folder / cache)} | more
-        return subprocess.run([self.prefix / "run", COMMAND, *arguments], env=environment, cwd=self.folder,
+        return self.in_prefix([COMMAND, *arguments], environment)
+
+    def settings(self):
+        return KEYS | {"ProductFamilyOverride": self.device, "HardwareInfoOverride": DEVICES[self.device],
+                       "ZE_ENABLE_ALT_DRIVERS": str(self.libraries / "libze_intel_gpu.so.1")}
+
+    def in_prefix(self, program, environment=None):
+        return subprocess.run([self.prefix / "run", *program], env=environment or os.environ | self.settings(), cwd=self.folder,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=400)
 
     def run(self, *arguments, **more):
@@ -127,6 +136,43 @@ def check_cache(machine):
     assert again, "no damaged module was built again"
 
 
+def check_sensors(machine, **more):
+    """A null device has no sensors: Sysman says so, and nothing else happens."""
+    device = json.loads(machine.crumb("devices", "--json", **more).stdout)["devices"][1]
+    assert device["sensors"]["energy_source"] == "" and device["sensors"]["missing"], device
+    done = machine.crumb("bench", "--backend", "ze", "--energy", "--verify", "off", "-p", "0", "-n", "4", "-r", "1", "-o", "json",
+                         **more)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)[0]
+    assert result["energy_j"] is None and result["energy_missing"].startswith("gpu0: "), result
+    return device["sensors"]["missing"]
+
+
+def start_ms(machine, cache, backend):
+    """From the process's begin to the first token's end, by crumb's own report."""
+    began = time.monotonic()
+    done = machine.crumb("run", "--backend", backend, "--verify", "off", "-n", "1", "--temp", "0", "-p", "Once", cache=cache)
+    assert done.returncode == 0, done.stderr
+    return (time.monotonic() - began) * 1e3
+
+
+def check_starts(machine):
+    """Prints what starting costs with nothing kept, and with all."""
+    times = [f"{start_ms(machine, f'{b} starts', b):.0f} ms through {b} with nothing kept, "
+             f"{start_ms(machine, f'{b} starts', b):.0f} with modules and survey kept" for b in ("ze", "cl")]
+    print(f"{machine.device}: starting, to the embedded model's first token: {'; '.join(times)}")
+
+
+def check_list_costs(machine):
+    """What other ways to submit a token's launches would cost the host: of the embedded model, and of 32 layers."""
+    for launches, changed in ((40, 5), (232, 32)):
+        done = machine.in_prefix([LIST_COSTS, str(launches), str(changed)])
+        assert done.returncode == 0, done.stderr
+        costs = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+        print(f"{machine.device}: {launches} launches: enqueued one by one {costs['each']} us, recorded {costs['record']}; a closed "
+              f"list {costs['closed']}; one with an argument of {changed} launches changed {costs['mutable']}; a graph {costs['graph']}")
+
+
 def token_us(machine, backend, *model):
     """Of the quickest of some runs: what else the machine does is not the host's time for a token."""
     done = machine.crumb("bench", "--backend", backend, "--verify", "off", *model, "-p", "0", "-n", "64", "-r", "10", "-o", "json")
@@ -142,6 +188,8 @@ def check(prefix, device):
         if not gpu:
             return False
         check_balance(check_run(machine, None, cache="checked", **CHECKS), device)
+        missing = check_sensors(machine)
+        check_sensors(machine, cache="checked", **CHECKS)
         if device in ("bmg", "dg2"):
             for target in ("dpas-i8", "dp4a", "portable"):
                 check_balance(check_run(machine, target, cache="checked", **CHECKS), f"{device} {target}")
@@ -150,7 +198,11 @@ def check(prefix, device):
         if device == "bmg":
             check_cache(machine)
             check_wrong_results(machine)
+            check_archive(machine)
+            check_starts(machine)
+            check_list_costs(machine)
         times = [f"{token_us(machine, b):.1f} us through {b}" for b in ("ze", "cl")]
+        print(f"{device}: sensors: {missing}")
         print(f"{device}: {gpu['detail']}, driver {gpu['driver']}; {gpu['features']}; kernels {gpu['target']}; the host takes "
               f"{', '.join(times)} per token of the embedded model")
         if device == "bmg":
@@ -160,8 +212,61 @@ def check(prefix, device):
         return True
 
 
+def read_programs(cache):
+    """(kernels' file, options) of all that are kept."""
+    keys = [path.read_bytes().partition(b"\0")[0].decode().splitlines() for path in Path(cache, "crumb/ze-modules").iterdir()]
+    return {(key[6], key[8]) for key in keys}
+
+
+def print_programs(prefix):
+    """spirv/programs.txt: what some models use on each of the devices."""
+    devices_of = {}
+    for device in DEVICES:
+        with tempfile.TemporaryDirectory() as name:
+            machine = Machine(Path(name), prefix, device)
+            for model in ARCHIVED:
+                done = machine.crumb("bench", "--backend", "ze", "--verify", "off", *model, "-p", "16,128", "-n", "4", "-r", "1")
+                assert done.returncode == 0, done.stderr
+            for program in read_programs(Path(name, "cache")):
+                devices_of.setdefault(program, []).append(device)
+    print("# What tools/ze-archive compiles: file, GPUs, options. Made by: tests/ze/ze_null_device.py --programs")
+    for (file, options), devices in sorted(devices_of.items()):
+        print(file, ",".join(devices), options, sep="\t")
+
+
+def check_archive(machine):
+    """An archive of native binaries beside the module serves where nothing is kept; a damaged one is passed over."""
+    machine.run("--backend", "ze", cache="listed")
+    listed = read_programs(machine.folder / "listed")
+    n = len(listed)
+    gpus = {True: machine.device, False: f"{machine.device},dg2"}  # sub-groups of 16 dg2's compiler does not take as they are
+    (machine.folder / "programs.txt").write_text("".join(f"{file}\t{gpus['SUB_GROUP' in options]}\t{options}\n"
+                                                         for file, options in sorted(listed)))
+    archive = machine.folder / "crumb-ze-modules.bin"
+    made = machine.in_prefix([ARCHIVER, machine.folder / "programs.txt", archive])
+    assert made.returncode == 0 and n >= 8 and made.stdout == f"{n} programs\n", made.stdout + made.stderr
+    words = "a program from the archive of native binaries"
+    text = check_run(machine, None, cache="with archive")
+    assert text.count(words) == n, f"{text.count(words)} of {n}: {text[-3000:]}"
+    checked = check_run(machine, None, cache="checked with archive", **CHECKS)
+    check_balance(checked, "archive")
+    assert checked.count(words) == n, checked[-3000:]
+    assert words not in check_run(machine, None, cache="with archive")  # what is kept comes first
+    took = start_ms(machine, "start with archive", "ze")
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[:len(whole) // 2])
+    assert check_run(machine, None, cache="half an archive").count(words) < n
+    archive.write_bytes(whole[:3000] + bytes([whole[3000] ^ 1]) + whole[3001:])
+    assert check_run(machine, None, cache="damaged archive").count(words) < n
+    archive.unlink()
+    print(f"{machine.device}: {n} programs in an archive of {len(whole)} bytes; starting with it and nothing kept: "
+          f"{took:.0f} ms")
+
+
 def main():
     prefix = find_prefix()
+    if "--programs" in sys.argv:
+        return print_programs(prefix)
     missing = [device for device in DEVICES if not check(prefix, device)]
     if len(missing) == len(DEVICES):
         skip("the driver's debug keys no longer make a null device")

@@ -175,15 +175,19 @@ ze_result_t ZE_APICALL zeCommandListCreate(ze_context_handle_t context, ze_devic
     return *out ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
 }
 
+static cl_command_queue create_queue(ze_device_handle_t device, cl_int *code) {
+    const cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, 0};
+    return clCreateCommandQueueWithProperties(device->context, device->id, properties, code);
+}
+
 ze_result_t ZE_APICALL zeCommandListCreateImmediate(ze_context_handle_t context, ze_device_handle_t device,
                                                     const ze_command_queue_desc_t *desc,
                                                     ze_command_list_handle_t *out) {
-    const cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, 0};
     cl_int code;
     CALL();
     (void)context;
     if (desc->flags != ZE_COMMAND_QUEUE_FLAG_IN_ORDER) return ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
-    cl_command_queue queue = clCreateCommandQueueWithProperties(device->context, device->id, properties, &code);
+    cl_command_queue queue = create_queue(device, &code);
     if (code != CL_SUCCESS) return result_of(code);
     *out = calloc(1, sizeof **out);
     if (!*out) stop("no memory for a list");
@@ -245,6 +249,55 @@ ze_result_t ZE_APICALL zeCommandListImmediateAppendCommandListsExp(ze_command_li
 ze_result_t ZE_APICALL zeCommandListHostSynchronize(ze_command_list_handle_t list, uint64_t timeout_ns) {
     if (!list->queue || timeout_ns != UINT64_MAX) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
     const cl_int code = clFinish(list->queue);
+    CALL();
+    return result_of(code);
+}
+
+/* ---- queues: what lists go through where the loader cannot append them ---------------------------------------------
+ */
+
+struct _ze_command_queue_handle_t {
+    cl_command_queue queue;
+    bool may_run; /* a list has been given, and nobody has waited since */
+};
+
+ze_result_t ZE_APICALL zeCommandQueueCreate(ze_context_handle_t context, ze_device_handle_t device,
+                                            const ze_command_queue_desc_t *desc, ze_command_queue_handle_t *out) {
+    cl_int code;
+    CALL();
+    (void)context;
+    if (desc->ordinal != 1 || desc->flags || desc->mode != ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS)
+        return ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
+    cl_command_queue queue = create_queue(device, &code);
+    if (code != CL_SUCCESS) return result_of(code);
+    *out = calloc(1, sizeof **out);
+    if (!*out) stop("no memory for a queue");
+    (*out)->queue = queue;
+    return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t ZE_APICALL zeCommandQueueDestroy(ze_command_queue_handle_t q) {
+    clReleaseCommandQueue(q->queue);
+    free(q);
+    return ZE_RESULT_SUCCESS;
+}
+
+/* One list is not ordered behind another: who gives a second one before it has waited is told. */
+ze_result_t ZE_APICALL zeCommandQueueExecuteCommandLists(ze_command_queue_handle_t q, uint32_t n,
+                                                         ze_command_list_handle_t *lists, ze_fence_handle_t fence) {
+    CALL();
+    if (n != 1 || fence) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    if (!lists[0]->is_closed) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (q->may_run) stop("zeCommandQueueExecuteCommandLists while another list may run");
+    q->may_run = true;
+    count_list();
+    return replay(q->queue, lists[0]->commands, lists[0]->n, &lists[0]->last);
+}
+
+ze_result_t ZE_APICALL zeCommandQueueSynchronize(ze_command_queue_handle_t q, uint64_t timeout_ns) {
+    if (timeout_ns != UINT64_MAX) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    const cl_int code = clFinish(q->queue);
+    q->may_run = false;
     CALL();
     return result_of(code);
 }

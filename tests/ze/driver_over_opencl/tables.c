@@ -24,6 +24,9 @@ TABLE(Module, ze_module_dditable_t, HAS(Module, Create) HAS(Module, Destroy) HAS
 TABLE(ModuleBuildLog, ze_module_build_log_dditable_t, HAS(ModuleBuildLog, GetString) HAS(ModuleBuildLog, Destroy))
 TABLE(Kernel, ze_kernel_dditable_t,
       HAS(Kernel, Create) HAS(Kernel, Destroy) HAS(Kernel, SetGroupSize) HAS(Kernel, SetArgumentValue))
+TABLE(CommandQueue, ze_command_queue_dditable_t,
+      HAS(CommandQueue, Create) HAS(CommandQueue, Destroy) HAS(CommandQueue, ExecuteCommandLists)
+          HAS(CommandQueue, Synchronize))
 TABLE(CommandList, ze_command_list_dditable_t,
       HAS(CommandList, Create) HAS(CommandList, CreateImmediate) HAS(CommandList, Destroy) HAS(CommandList, Close)
           HAS(CommandList, Reset) HAS(CommandList, AppendLaunchKernel) HAS(CommandList, AppendMemoryCopy)
