@@ -606,6 +606,35 @@ static void unknown_packing_is_named(void **state) {
     remove_work();
 }
 
+/* Overwrites value `index` of an I32 tensor in the work folder. */
+static void set_i32(const char *tensor, size_t index, int32_t value) {
+    static const char path[] = "test_checkpoints.work/model.safetensors";
+    size_t n;
+    uint64_t n_header;
+    uint8_t *bytes = read_whole_file(path, &n);
+    memcpy(&n_header, bytes, 8);
+    cJSON *header = cJSON_ParseWithLength((const char *)bytes + 8, n_header);
+    const cJSON *at = cJSON_GetObjectItem(cJSON_GetObjectItem(header, tensor), "data_offsets");
+    assert_non_null(at);
+    FILE *f = open_file(path, "r+b");
+    assert_int_equal(fseek(f, (long)(8 + n_header + 4 * index) + (long)at->child->valuedouble, SEEK_SET), 0);
+    assert_int_equal(fwrite(&value, sizeof value, 1, f), 1);
+    fclose(f);
+    cJSON_Delete(header);
+    free(bytes);
+}
+
+static void groups_without_scales_are_named(void **state) {
+    (void)state;
+    static const int32_t wrong[] = {-1, 1000, INT32_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        make_work("llama-q4_0+order");
+        set_i32("model.layers.1.mlp.down_proj.g_idx", 5, wrong[i]);
+        assert_refused("model.layers.1.mlp.down_proj.g_idx': a group that there is no scale for");
+    }
+    remove_work();
+}
+
 static void cut_off_files_do_no_harm(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
@@ -633,6 +662,7 @@ int main(void) {
         cmocka_unit_test(parts_of_a_packed_matrix_are_taken_up),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(unknown_packing_is_named),
+        cmocka_unit_test(groups_without_scales_are_named),
         cmocka_unit_test(cut_off_files_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
