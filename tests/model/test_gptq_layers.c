@@ -32,7 +32,7 @@ static crumb_layers *open_layers(const crumb_gguf *g, const int32_t *tokens, uin
 /* Runs to the end of the last layer; each matrix's weights are multiplied by `factor` when their turn comes. *n_stops:
  * how often it halted. The result is valid until the layers are closed. */
 static const float *run(crumb_layers *l, float factor, size_t *n_stops, uint64_t *width) {
-    crumb_layers_stop stop;
+    crumb_layers_stop stop = {0};
     crumb_error err = {0};
     *n_stops = 0;
     for (uint32_t i = 0; i < crumb_layers_count(l); i++) {

@@ -229,7 +229,7 @@ static crumb_status write_bytes(const char *pre, char **text, crumb_error *err) 
     crumb_gguf_build_string(&keys, "tokenizer.ggml.model", "gpt2");
     crumb_gguf_build_string(&keys, "tokenizer.ggml.pre", pre);
     crumb_gguf_build_array(&keys, "tokenizer.ggml.tokens", CRUMB_GGUF_STRING, 26);
-    for (char c = 'a'; c <= 'z'; c++) crumb_gguf_add_string(&keys, &c, 1);
+    for (int i = 0; i < 26; i++) crumb_gguf_add_string(&keys, &"abcdefghijklmnopqrstuvwxyz"[i], 1);
     crumb_gguf_build_array(&keys, "tokenizer.ggml.merges", CRUMB_GGUF_STRING, 0);
     assert_int_equal(crumb_gguf_build_open(&keys, "letters", &g), CRUMB_OK);
     const crumb_status status = crumb_tokenizer_json_from_keys(g, text, err);

@@ -126,6 +126,7 @@ static crumb_status print_result(const cli_options *o, const crumb_gptq_run *run
         return json_print(root, false, "\n", err);
     }
     if (n_kept) cli_note("%" PRIu64 " matrices were there from an earlier run", n_kept);
+    if (run->tokens) cli_note("calibrated on %" PRIu64 " tokens", run->n_tokens);
     cli_note("%s: a folder with weights of %u bits as GPTQ packs them", run->form.to, run->form.bits);
     return CRUMB_OK;
 }
