@@ -96,39 +96,55 @@ crumb_cl_target crumb_cl_device_most(const crumb_device *d) {
                              .xe_cores = (uint32_t)d->facts.xe_cores};
 }
 
-/* "cl:RUNG", "cl:RUNG+clblast" or "cl:RUNG+attention", for the backend "cl". */
-static bool parse_target(const char *target, crumb_cl_rung *rung, bool *blas, bool *attention) {
+/* What a target may add to its rung. */
+typedef struct extras {
+    bool blas, attention, bf16;
+} extras;
+
+/* "cl:RUNG", then perhaps "+clblast", "+attention" and "+bf16", for the backend "cl". */
+static bool parse_target(const char *target, crumb_cl_rung *rung, extras *more) {
     char name[32];
     const size_t n_backend = strlen(crumb_cl_api_used.backend);
     if (strncmp(target, crumb_cl_api_used.backend, n_backend) != 0 || target[n_backend] != ':') return false;
-    const char *begin = target + n_backend + 1, *plus = strchr(begin, '+');
-    const size_t n = plus ? (size_t)(plus - begin) : strlen(begin);
-    *blas = plus && strcmp(plus, "+clblast") == 0;
-    *attention = plus && strcmp(plus, "+attention") == 0;
-    if (n >= sizeof name || (plus && !*blas && !*attention)) return false;
+    const struct {
+        const char *name;
+        bool *wanted;
+    } all[] = {{"clblast", &more->blas}, {"attention", &more->attention}, {"bf16", &more->bf16}};
+    const char *begin = target + n_backend + 1, *p = begin + strcspn(begin, "+");
+    const size_t n = (size_t)(p - begin);
+    for (size_t length; *p; p += length) {
+        bool known = false;
+        length = strcspn(++p, "+");
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            if (strlen(all[i].name) == length && strncmp(all[i].name, p, length) == 0) known = *all[i].wanted = true;
+        if (!known) return false;
+    }
+    if (n >= sizeof name || (more->blas && more->bf16)) return false; /* CLBlast has no bf16 */
     memcpy(name, begin, n);
     name[n] = 0;
     return crumb_cl_rung_parse(name, rung);
 }
 
-/* The highest rung, or what `target` ("cl:portable") says; and CLBlast or attention on matrix instructions where it
- * says that. */
+/* The highest rung, or what `target` ("cl:portable") says; and CLBlast, attention on matrix instructions or values in
+ * bf16 where it says that. */
 static crumb_status choose_rung(crumb_device *d, const char *target, crumb_error *err) {
     char why[160];
     crumb_cl_rung best = rung_of(&d->facts, why, sizeof why), wanted = best;
-    bool blas = false;
+    extras more = {false, false, false};
     if (target && strcmp(target, crumb_cl_api_used.backend) != 0 && strcmp(target, "auto") != 0 &&
-        !parse_target(target, &wanted, &blas, &d->matrix_attention))
+        !parse_target(target, &wanted, &more))
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
                           "target '%s' is not one of %s's: \"%s\" or \"%s:RUNG\" with portable, dp4a, dpas-i8 or dpas, "
-                          "and then perhaps \"+clblast\" or \"+attention\"",
+                          "and then perhaps \"+attention\", and \"+clblast\" or \"+bf16\"",
                           target, d->label, crumb_cl_api_used.backend, crumb_cl_api_used.backend);
     if (wanted > best || (wanted == CRUMB_CL_DP4A && !d->facts.has_dot_product))
         return crumb_fail(err, CRUMB_ERR_DEVICE, "target '%s': %s has only %s: %s", target, d->label,
                           crumb_cl_rung_name(best), why);
     d->ladder = crumb_cl_device_most(d);
     d->ladder.rung = wanted;
-    return blas ? crumb_cl_blas_open(d, &d->blas, err) : CRUMB_OK;
+    d->ladder.bf16 = more.bf16;
+    d->matrix_attention = more.attention;
+    return more.blas ? crumb_cl_blas_open(d, &d->blas, err) : CRUMB_OK;
 }
 
 static crumb_status open_device(crumb_device *d, const crumb_device_params *params, bool to_test, crumb_error *err) {
@@ -179,14 +195,16 @@ void crumb_cl_device_get_info(const crumb_device *d, crumb_device_info *out) {
     *out = (crumb_device_info){.n_threads = d->n_threads, .memory_bytes = d->facts.memory_bytes};
     snprintf(out->name, sizeof out->name, "%s", d->name);
     snprintf(out->detail, sizeof out->detail, "%.90s", d->facts.name);
-    snprintf(out->target, sizeof out->target, "%s", crumb_cl_rung_name(d->ladder.rung));
+    snprintf(out->target, sizeof out->target, "%s%s", crumb_cl_rung_name(d->ladder.rung),
+             d->ladder.bf16 ? "+bf16" : "");
+    out->bf16 = d->ladder.bf16;
     crumb_cl_kernels_id(d, out->kernels, sizeof out->kernels);
     if (d->has_usm && d->facts.unified)
         out->shared_weight_bytes = d->facts.max_alloc_bytes; /* crumb_cl_buffer_create */
     crumb_cl_rung lower;
     if (rung_below(&d->facts, d->ladder.rung, &lower))
-        snprintf(out->lower_target, sizeof out->lower_target, "%s:%s", crumb_cl_api_used.backend,
-                 crumb_cl_rung_name(lower));
+        snprintf(out->lower_target, sizeof out->lower_target, "%s:%s%s", crumb_cl_api_used.backend,
+                 crumb_cl_rung_name(lower), d->ladder.bf16 ? "+bf16" : "");
     out->memory_free_bytes =
         d->facts.memory_bytes > d->allocated_bytes ? d->facts.memory_bytes - d->allocated_bytes : 0;
 }

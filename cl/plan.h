@@ -51,7 +51,8 @@ typedef struct crumb_cl_launch {
 
 typedef struct crumb_cl_value {
     uint32_t width, max_rows;
-    size_t owner; /* the first value of its slot, which has the memory */
+    uint32_t item_bytes; /* 4: f32, 2: bf16 */
+    size_t owner;        /* the first value of its slot, which has the memory */
     crumb_cl_memory memory;
     bool written, on_outputs; /* by an op or another device; behind SELECT */
     bool lent;                /* memory is what shared_create has made, or the plan's results */

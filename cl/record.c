@@ -75,6 +75,7 @@ static crumb_status look_at_op(crumb_cl_recorder *r, size_t index, shared_bytes 
 static void find_owners(crumb_plan *p, const crumb_plan_desc *desc) {
     for (size_t i = 0; i < p->n_values; i++) {
         p->values[i].width = desc->values[i].width;
+        p->values[i].item_bytes = sizeof(float);
         p->values[i].owner = i;
         p->values[i].written = desc->values[i].shared != NULL;
         for (size_t j = 0; j < i; j++)
@@ -83,6 +84,38 @@ static void find_owners(crumb_plan *p, const crumb_plan_desc *desc) {
                 break;
             }
     }
+}
+
+/* Whether the op may write a value in f32 where values are bf16: nothing that it reads lies in the same place. */
+static bool may_write_f32(const crumb_op *op) {
+    return op->kind == CRUMB_OP_TOP || op->kind == CRUMB_OP_INPUT ||
+           (op->kind == CRUMB_OP_LINEAR && op->linear.n_parts == 1 && op->linear.add == CRUMB_NO_VALUE);
+}
+
+/* Logits stay f32: what only TOP reads, or nothing. */
+static bool stays_f32(const crumb_plan_desc *desc, crumb_value v) {
+    for (size_t i = 0; i < desc->n_ops; i++) {
+        crumb_value values[CRUMB_OP_MAX_VALUES];
+        const crumb_op *op = &desc->ops[i];
+        const size_t n_read = crumb_op_reads(op, values);
+        for (size_t j = 0; j < n_read; j++)
+            if (values[j] == v && op->kind != CRUMB_OP_TOP) return false;
+        const size_t n_written = crumb_op_writes(op, values);
+        for (size_t j = 0; j < n_written; j++)
+            if (values[j] == v && !may_write_f32(op)) return false;
+    }
+    return true;
+}
+
+static crumb_status choose_item_bytes(crumb_plan *p, const crumb_plan_desc *desc, crumb_error *err) {
+    if (!p->device->ladder.bf16) return CRUMB_OK;
+    for (size_t i = 0; i < p->n_values; i++)
+        if (!stays_f32(desc, (crumb_value)i)) p->values[i].item_bytes = sizeof(uint16_t);
+    for (size_t i = 0; i < desc->n_ops; i++)
+        if (desc->ops[i].kind == CRUMB_OP_TOP && p->values[desc->ops[i].top.x].item_bytes != sizeof(float))
+            return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s has no values in bf16 among which it finds the largest",
+                              p->device->label);
+    return CRUMB_OK;
 }
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
@@ -121,13 +154,14 @@ static crumb_status take_values(crumb_cl_recorder *r, crumb_error *err) {
         float *shared = desc->values[i].shared;
         if (p->values[i].owner != i) continue;
         for (size_t j = i; j < p->n_values; j++) {
-            uint64_t floats = p->values[j].owner == i ? (uint64_t)p->values[j].width * p->values[j].max_rows : 0;
-            if (floats > most) most = floats;
+            const crumb_cl_value *v = &p->values[j];
+            const uint64_t n_bytes = v->owner == i ? (uint64_t)v->width * v->max_rows * v->item_bytes : 0;
+            if (n_bytes > most) most = n_bytes;
         }
         p->values[i].lent = shared != NULL || p->values[i].memory.usm;
         if (!p->values[i].lent)
-            wish(r, most * sizeof(float), "a plan's values", &p->values[i].memory);
-        else if (shared && crumb_cl_shared_has(p->device, shared, most * sizeof(float)))
+            wish(r, most, "a plan's values", &p->values[i].memory);
+        else if (shared && crumb_cl_shared_has(p->device, shared, most))
             p->values[i].memory.usm = shared;
         else if (shared)
             return crumb_fail(err, CRUMB_ERR_ARGUMENT, "value %zu lies in memory that %s does not share", i,
@@ -166,7 +200,7 @@ static crumb_status take_host_memory(crumb_cl_recorder *r, crumb_error *err) {
     CRUMB_TRY(
         crumb_cl_host_create(p->device, (uint64_t)result->width * result->max_rows * sizeof(float) + 64, &memory, err));
     p->results = memory;
-    if (p->device->has_usm && result_is_alone(r)) result->memory.usm = memory;
+    if (p->device->has_usm && result_is_alone(r)) result->memory.usm = memory; /* of whichever width; see replay.c */
     return CRUMB_OK;
 }
 
@@ -279,7 +313,7 @@ static crumb_status start_plan(crumb_plan *p, crumb_device *d, const crumb_plan_
     CRUMB_TRY(crumb_calloc(desc->n_values, sizeof *p->values, "a plan", &memory, err));
     p->values = memory;
     find_owners(p, desc);
-    return CRUMB_OK;
+    return choose_item_bytes(p, desc, err);
 }
 
 /* How many launches from number `first` on have its name; 0 where an earlier one has it. */

@@ -56,6 +56,16 @@ crumb_status crumb_cl_launch_end(crumb_cl_builder *b, size_t groups, size_t loca
 crumb_status crumb_cl_launch_sgemm(crumb_cl_recorder *r, const crumb_cl_sgemm *sgemm, crumb_cl_time time,
                                    crumb_error *err);
 
+/* The row of an op that has one variant only, for this device's values. */
+static inline const crumb_cl_kernel *crumb_cl_row_of(const crumb_cl_recorder *r, crumb_cl_op op) {
+    return crumb_cl_kernel_of(op, r->p->device->ladder.bf16);
+}
+
+/* What a row's options end with where it writes `out`. */
+static inline const char *crumb_cl_results_option(const crumb_cl_recorder *r, crumb_value out) {
+    return r->p->device->ladder.bf16 && r->p->values[out].item_bytes == 4 ? CRUMB_CL_F32_RESULTS : "";
+}
+
 /* Rows that a launch now works on at most. */
 static inline uint32_t crumb_cl_most_rows(const crumb_cl_recorder *r) {
     return r->after_select ? r->p->max_outputs : r->p->max_rows;

@@ -20,7 +20,7 @@ static crumb_status record_split(crumb_cl_recorder *r, const crumb_op *op, const
                                  const crumb_cl_kernel *kernel, uint32_t k, crumb_error *err) {
     char options[CRUMB_CL_OPTIONS_MAX];
     crumb_cl_builder b;
-    const crumb_cl_kernel *split = crumb_cl_kernel_of(CRUMB_CL_SPLIT);
+    const crumb_cl_kernel *split = crumb_cl_row_of(r, CRUMB_CL_SPLIT);
     crumb_cl_split_options(kernel, norm != NULL, options);
     CRUMB_TRY(crumb_cl_launch_begin(r, split, options, &b, err));
     b.launch->time = time_of(r);
@@ -49,8 +49,10 @@ static void arg_dense(crumb_cl_builder *b, const crumb_op *op, const crumb_linea
 /* Dense weights on matrix instructions; the activations are split. */
 static crumb_status record_dense_matrix(crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part,
                                         const crumb_cl_kernel *kernel, crumb_error *err) {
+    char options[CRUMB_CL_OPTIONS_MAX];
     crumb_cl_builder b;
-    CRUMB_TRY(crumb_cl_launch_begin(r, kernel, kernel->options, &b, err));
+    snprintf(options, sizeof options, "%s%s", kernel->options, crumb_cl_results_option(r, part->out));
+    CRUMB_TRY(crumb_cl_launch_begin(r, kernel, options, &b, err));
     b.launch->time = time_of(r);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, part->w->k);
@@ -88,12 +90,12 @@ static crumb_status record_sgemm(crumb_cl_recorder *r, const crumb_op *op, const
 
 static crumb_status record_floats(crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part,
                                   crumb_error *err) {
-    char matrix[CRUMB_CL_OPTIONS_MAX], options[CRUMB_CL_OPTIONS_MAX + 40];
+    char matrix[CRUMB_CL_OPTIONS_MAX], options[CRUMB_CL_OPTIONS_MAX + 80];
     crumb_cl_builder b;
     const crumb_matrix *w = part->w;
-    const crumb_cl_kernel *kernel = crumb_cl_floats_select(crumb_cl_most_rows(r));
+    const crumb_cl_kernel *kernel = crumb_cl_floats_select(crumb_cl_most_rows(r), r->p->device->ladder.bf16);
     crumb_cl_matrix_options(w, matrix);
-    snprintf(options, sizeof options, "%s %s", matrix, kernel->options);
+    snprintf(options, sizeof options, "%s %s%s", matrix, kernel->options, crumb_cl_results_option(r, part->out));
     CRUMB_TRY(crumb_cl_launch_begin(r, kernel, options, &b, err));
     b.launch->time = time_of(r);
     crumb_cl_arg_u32(&b, r->after_select);

@@ -101,7 +101,7 @@ static crumb_status record_quantize(crumb_cl_recorder *r, const crumb_op *op, co
     crumb_plan *p = r->p;
     const crumb_matrix *w = use->w;
     crumb_cl_quantize_options(kernel, use, norm != NULL, options);
-    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_QUANTIZE), options, &b, err));
+    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_row_of(r, CRUMB_CL_QUANTIZE), options, &b, err));
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, w->k);
@@ -171,13 +171,15 @@ static crumb_status record_parts(crumb_cl_recorder *r, const crumb_op *op, uint3
 static crumb_status record_float_tiles(crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part,
                                        crumb_error *err) {
     enum { TOKENS = 4, SLICES = 8 };
-    char matrix[CRUMB_CL_OPTIONS_MAX], options[CRUMB_CL_OPTIONS_MAX + 40];
+    char matrix[CRUMB_CL_OPTIONS_MAX], options[CRUMB_CL_OPTIONS_MAX + 80];
     crumb_cl_builder b;
     const crumb_matrix *w = part->w;
     uint32_t tokens = crumb_cl_most_rows(r) > 1 ? TOKENS : 1;
     crumb_cl_matrix_options(w, matrix);
-    snprintf(options, sizeof options, "%s -D TOKENS=%u -D SLICES=%d", matrix, tokens, SLICES);
-    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_LINEAR_F32), options, &b, err));
+    const crumb_cl_kernel *row = crumb_cl_row_of(r, CRUMB_CL_LINEAR_F32);
+    snprintf(options, sizeof options, "%s -D TOKENS=%u -D SLICES=%d%s%s", matrix, tokens, SLICES,
+             row->bf16 ? CRUMB_CL_BF16_VALUES : "", crumb_cl_results_option(r, part->out));
+    CRUMB_TRY(crumb_cl_launch_begin(r, row, options, &b, err));
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, w->k);
@@ -221,6 +223,7 @@ static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint3
                                       : gated->gated.fn == CRUMB_ACT_FN_SILU ? 1
                                                                              : 2,
                              .x = 8,
+                             .f32_results = *crumb_cl_results_option(r, op->linear.part[first].out) != 0,
                              .input = norm != NULL};
     for (uint32_t i = first; i < first + (gated ? 1 : n); i++) use->tiles += tiles_of(&op->linear.part[i]);
     CRUMB_TRY(crumb_cl_tuned_find(d, use, rows, out, &tuned, err));

@@ -8,6 +8,15 @@
 
 enum { WG = 128, ROPE_WG = 64 };
 
+/* A launch of an op with one kernel. */
+static crumb_status begin(crumb_cl_recorder *r, crumb_cl_op op, const char *options, crumb_cl_builder *b,
+                          crumb_error *err) {
+    char all[CRUMB_CL_OPTIONS_MAX + sizeof CRUMB_CL_BF16_VALUES];
+    const crumb_cl_kernel *row = crumb_cl_row_of(r, op);
+    snprintf(all, sizeof all, "%s%s", options, row->bf16 ? CRUMB_CL_BF16_VALUES : "");
+    return crumb_cl_launch_begin(r, row, all, b, err);
+}
+
 /* ---- rows ---------------------------------------------------------------------------------------------------- */
 
 crumb_status crumb_cl_record_embed(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
@@ -15,7 +24,7 @@ crumb_status crumb_cl_record_embed(crumb_cl_recorder *r, const crumb_op *op, cru
     char options[CRUMB_CL_OPTIONS_MAX];
     crumb_cl_builder b;
     crumb_cl_matrix_options(t, options);
-    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_EMBED), options, &b, err));
+    CRUMB_TRY(begin(r, CRUMB_CL_EMBED, options, &b, err));
     crumb_cl_arg_u32(&b, t->k);
     crumb_cl_arg_matrix(&b, t);
     crumb_cl_arg_codebook(&b, t);
@@ -29,7 +38,7 @@ crumb_status crumb_cl_record_embed(crumb_cl_recorder *r, const crumb_op *op, cru
 crumb_status crumb_cl_record_norm(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
     uint32_t row = r->desc->values[op->norm.x].width, width = op->norm.head_dim ? op->norm.head_dim : row;
     crumb_cl_builder b;
-    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_RMS_NORM), "-D WG=128", &b, err));
+    CRUMB_TRY(begin(r, CRUMB_CL_RMS_NORM, "-D WG=128", &b, err));
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, width);
     crumb_cl_arg_u32(&b, row / width);
@@ -43,8 +52,7 @@ crumb_status crumb_cl_record_norm(crumb_cl_recorder *r, const crumb_op *op, crum
 crumb_status crumb_cl_record_gated(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
     uint32_t width = r->desc->values[op->gated.out].width;
     crumb_cl_builder b;
-    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_GATED),
-                                    op->gated.fn == CRUMB_ACT_FN_SILU ? "-D FN=1" : "-D FN=2", &b, err));
+    CRUMB_TRY(begin(r, CRUMB_CL_GATED, op->gated.fn == CRUMB_ACT_FN_SILU ? "-D FN=1" : "-D FN=2", &b, err));
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, width);
     crumb_cl_arg_value(&b, op->gated.gate);
@@ -56,7 +64,7 @@ crumb_status crumb_cl_record_gated(crumb_cl_recorder *r, const crumb_op *op, cru
 crumb_status crumb_cl_record_select(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
     uint32_t width = r->desc->values[op->select.x].width;
     crumb_cl_builder b;
-    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_SELECT), "-D WG=128", &b, err));
+    CRUMB_TRY(begin(r, CRUMB_CL_SELECT, "-D WG=128", &b, err));
     b.launch->on_outputs = true;
     crumb_cl_arg_u32(&b, width);
     crumb_cl_arg_value(&b, op->select.x);
@@ -67,7 +75,7 @@ crumb_status crumb_cl_record_select(crumb_cl_recorder *r, const crumb_op *op, cr
 crumb_status crumb_cl_record_place(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
     const uint32_t width = r->desc->values[op->place.x].width;
     crumb_cl_builder b;
-    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_PLACE), "-D WG=128", &b, err));
+    CRUMB_TRY(begin(r, CRUMB_CL_PLACE, "-D WG=128", &b, err));
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, width);
     crumb_cl_arg_u32(&b, op->place.column);
@@ -80,7 +88,7 @@ crumb_status crumb_cl_record_place(crumb_cl_recorder *r, const crumb_op *op, cru
 crumb_status crumb_cl_record_gather(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
     const uint32_t width = r->desc->values[op->gather.x].width;
     crumb_cl_builder b;
-    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_GATHER), "-D WG=128", &b, err));
+    CRUMB_TRY(begin(r, CRUMB_CL_GATHER, "-D WG=128", &b, err));
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, width);
     crumb_cl_arg_weights(&b, op->gather.from, width * sizeof *op->gather.from);
@@ -108,7 +116,7 @@ crumb_status crumb_cl_record_top(crumb_cl_recorder *r, const crumb_op *op, crumb
         crumb_cl_builder b;
         snprintf(options, sizeof options, "-D FIRST=%d -D LAST=%d -D K=%u -D WG=%d", launch == 0, chunks == 1,
                  op->top.k, WG);
-        CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_TOP), options, &b, err));
+        CRUMB_TRY(begin(r, CRUMB_CL_TOP, options, &b, err));
         crumb_cl_arg_u32(&b, r->after_select);
         crumb_cl_arg_u32(&b, n_in);
         crumb_cl_arg_value(&b, op->top.x);
@@ -152,7 +160,7 @@ crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_op *ro
              "-D HEAD_DIM=%u -D KV=%d -D N_HEAD=%u -D N_HEAD_KV=%u -D DIMS=%u -D PAIRING=%d -D STORE=%d -D WG=%d",
              head_dim, kv_option(p), n_head, n_kv, rope ? rope->rope.dims : 0,
              rope && rope->rope.pairing == CRUMB_ROPE_HALVES, attention != NULL, ROPE_WG);
-    CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_kernel_of(CRUMB_CL_ROPE_STORE), options, &b, err));
+    CRUMB_TRY(begin(r, CRUMB_CL_ROPE_STORE, options, &b, err));
     b.launch->time = CRUMB_CL_TIME_ATTENTION;
     crumb_cl_arg_value(&b, rope ? rope->rope.q : CRUMB_NO_VALUE);
     crumb_cl_arg_value(&b, rope ? rope->rope.k : attention->attention.k);
@@ -200,7 +208,7 @@ static crumb_status record_split(crumb_cl_recorder *r, const crumb_op *op, crumb
     crumb_cl_arg_value(&b, op->attention.out);
     CRUMB_TRY(crumb_cl_launch_end(&b, p->chunks, split->local_size, 2, 1));
     b.launch->groups[1] = op->attention.n_head_kv;
-    CRUMB_TRY(begin_attention(r, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_MERGE), &heads, 1, &b, err));
+    CRUMB_TRY(begin_attention(r, crumb_cl_row_of(r, CRUMB_CL_ATTENTION_MERGE), &heads, 1, &b, err));
     b.launch->merges_keys = true;
     crumb_cl_arg_u32(&b, p->chunks);
     crumb_cl_arg_memory(&b, &p->partials);

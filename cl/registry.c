@@ -5,127 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const crumb_cl_kernel kernels[] = {
-#define CRUMB_CL_KERNEL(name_, op_, file_, entry_, options_, local_size_)                                              \
-    {.name = name_,                                                                                                    \
-     .op = CRUMB_CL_##op_,                                                                                             \
-     .file = file_,                                                                                                    \
-     .entry = entry_,                                                                                                  \
-     .options = options_,                                                                                              \
-     .local_size = local_size_},
-#define CRUMB_CL_FLOATS(name_, tokens_, max_n_)                                                                        \
-    {.name = name_,                                                                                                    \
-     .op = CRUMB_CL_LINEAR_DENSE,                                                                                      \
-     .file = "linear_dense.cl",                                                                                        \
-     .entry = "linear_dense",                                                                                          \
-     .options = "-D TOKENS=" #tokens_,                                                                                 \
-     .local_size = 128,                                                                                                \
-     .tokens = tokens_,                                                                                                \
-     .max_n = max_n_},
-#define CRUMB_CL_LINEAR(name_, rung_, bits_, codebook_, sub_group_, tiles_, tokens_, slices_, max_n_, rank_, options_) \
-    {.name = name_,                                                                                                    \
-     .op = CRUMB_CL_LINEAR,                                                                                            \
-     .file = "linear.cl",                                                                                              \
-     .entry = "linear",                                                                                                \
-     .options = options_ " -D TOKENS=" #tokens_ " -D SLICES=" #slices_ " -D TILES=" #tiles_,                           \
-     .local_size = CRUMB_TILE_ROWS * (slices_),                                                                        \
-     .rung = CRUMB_CL_##rung_,                                                                                         \
-     .bits = bits_,                                                                                                    \
-     .codebook = codebook_,                                                                                            \
-     .x_bits = bits_,                                                                                                  \
-     .x_rows = 1,                                                                                                      \
-     .sub_group = sub_group_,                                                                                          \
-     .registers = 128,                                                                                                 \
-     .tiles = tiles_,                                                                                                  \
-     .tokens = tokens_,                                                                                                \
-     .slices = slices_,                                                                                                \
-     .max_n = max_n_,                                                                                                  \
-     .rank = rank_},
-#define CRUMB_CL_GEMV(name_, bits_, x_bits_, x_pairs_, sub_group_, registers_, tiles_, tokens_, slices_, step_,        \
-                      max_n_, rank_)                                                                                   \
-    {.name = name_,                                                                                                    \
-     .op = CRUMB_CL_LINEAR,                                                                                            \
-     .file = "gemv.cl",                                                                                                \
-     .entry = "linear",                                                                                                \
-     .options = "-cl-std=CL3.0 -D X_ORDER=" #x_bits_ " -D X_PAIRS=" #x_pairs_ " -D SUB_GROUP=" #sub_group_             \
-                " -D TN=" #tiles_ " -D TOKENS=" #tokens_ " -D SLICES=" #slices_ " -D STEP=" #step_,                    \
-     .local_size = (sub_group_) * (slices_),                                                                           \
-     .form = CRUMB_CL_GEMV,                                                                                            \
-     .rung = CRUMB_CL_DPAS,                                                                                            \
-     .bits = bits_,                                                                                                    \
-     .x_bits = x_bits_,                                                                                                \
-     .x_pairs = x_pairs_,                                                                                              \
-     .x_rows = 1,                                                                                                      \
-     .sub_group = sub_group_,                                                                                          \
-     .registers = registers_,                                                                                          \
-     .tiles = tiles_,                                                                                                  \
-     .tokens = tokens_,                                                                                                \
-     .step = step_,                                                                                                    \
-     .slices = slices_,                                                                                                \
-     .max_n = max_n_,                                                                                                  \
-     .rank = rank_},
-#define CRUMB_CL_GEMM(name_, bits_, x_bits_, in_registers_, sub_group_, registers_, tm_, tn_, across_, slices_,        \
-                      groups_, min_n_, max_n_, rank_, more_)                                                           \
-    {.name = name_,                                                                                                    \
-     .op = CRUMB_CL_LINEAR,                                                                                            \
-     .file = "gemm.cl",                                                                                                \
-     .entry = "linear",                                                                                                \
-     .options = "-cl-std=CL3.0 -D X_ORDER=" #x_bits_ " -D SUB_GROUP=" #sub_group_ " -D TM=" #tm_ " -D TN=" #tn_        \
-                " -D ACROSS=" #across_ " -D SLICES=" #slices_ " -D IN_REGISTERS=" #in_registers_ more_,                \
-     .local_size = (sub_group_) * (across_) * (slices_),                                                               \
-     .form = CRUMB_CL_GEMM,                                                                                            \
-     .rung = CRUMB_CL_DPAS,                                                                                            \
-     .bits = bits_,                                                                                                    \
-     .x = (in_registers_) ? 32 : 0,                                                                                    \
-     .x_bits = x_bits_,                                                                                                \
-     .x_rows = (sub_group_) == 8 ? 8 : 1,                                                                              \
-     .sub_group = sub_group_,                                                                                          \
-     .registers = registers_,                                                                                          \
-     .tiles = (tn_) * (across_),                                                                                       \
-     .tokens = 8 * (tm_),                                                                                              \
-     .step = 4,                                                                                                        \
-     .slices = slices_,                                                                                                \
-     .groups = groups_,                                                                                                \
-     .min_n = min_n_,                                                                                                  \
-     .max_n = max_n_,                                                                                                  \
-     .rank = rank_},
-#define CRUMB_CL_DENSE(name_, type_, sub_group_, rows_, tokens_, max_n_, rank_, options_)                              \
-    {.name = name_,                                                                                                    \
-     .op = CRUMB_CL_DENSE_MATRIX,                                                                                      \
-     .file = "dense_matrix.cl",                                                                                        \
-     .entry = "dense_matrix",                                                                                          \
-     .options = options_,                                                                                              \
-     .local_size = 8 * (sub_group_),                                                                                   \
-     .rung = CRUMB_CL_DPAS_I8,                                                                                         \
-     .sub_group = sub_group_,                                                                                          \
-     .registers = 128,                                                                                                 \
-     .tokens = tokens_,                                                                                                \
-     .max_n = max_n_,                                                                                                  \
-     .rank = rank_,                                                                                                    \
-     .type = type_,                                                                                                    \
-     .rows = rows_},
-#define CRUMB_CL_ATTENTION(name_, op_, entry_, sub_group_, registers_, rank_, options_)                                \
-    {.name = name_,                                                                                                    \
-     .op = CRUMB_CL_##op_,                                                                                             \
-     .file = "attention_matrix.cl",                                                                                    \
-     .entry = entry_,                                                                                                  \
-     .options = options_ " -D SUB_GROUP=" #sub_group_,                                                                 \
-     .local_size = 8 * (sub_group_),                                                                                   \
-     .rung = CRUMB_CL_DPAS_I8,                                                                                         \
-     .sub_group = sub_group_,                                                                                          \
-     .registers = registers_,                                                                                          \
-     .rank = rank_},
-#include "cl/kernels.def"
-#undef CRUMB_CL_ATTENTION
-#undef CRUMB_CL_KERNEL
-#undef CRUMB_CL_FLOATS
-#undef CRUMB_CL_LINEAR
-#undef CRUMB_CL_GEMV
-#undef CRUMB_CL_GEMM
-#undef CRUMB_CL_DENSE
-};
 enum {
-    N_KERNELS = sizeof kernels / sizeof kernels[0],
     X_ROWS = 8,       /* the most that x_rows is */
     CORE_LANES = 128, /* of all engines of an Xe-core: 8 of 16 lanes, or 16 of 8 */
 };
@@ -143,17 +23,6 @@ bool crumb_cl_rung_parse(const char *name, crumb_cl_rung *out) {
             return true;
         }
     return false;
-}
-
-const crumb_cl_kernel *crumb_cl_kernels(size_t *n) {
-    *n = N_KERNELS;
-    return kernels;
-}
-
-const crumb_cl_kernel *crumb_cl_kernel_of(crumb_cl_op op) {
-    for (int i = 0; i < N_KERNELS; i++)
-        if (kernels[i].op == op) return &kernels[i];
-    return NULL;
 }
 
 /* ---- linear layers ------------------------------------------------------------------------------------------ */
@@ -243,7 +112,7 @@ static uint32_t sum_blocks(const crumb_cl_kernel *kernel) {
 static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
     const uint32_t group = x_group_option(use), k = padded_k(use->w);
     if (k < 64) return false;
-    if (kernel->x == 32 && (group || use->input || use->w->k % 4 || kernel->tokens > 16))
+    if (kernel->x == 32 && (group || use->input || use->w->k % (kernel->bf16 ? 8 : 4) || kernel->tokens > 16))
         return false; /* rows as surfaces */
     if (group && (kernel->slices > 1 || !kernel->groups || k / group < 2)) return false;
     if ((kernel->bits == 5 || kernel->bits == 6) && !group) return false;        /* no format has rows of one scale */
@@ -254,7 +123,7 @@ static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
 
 bool crumb_cl_linear_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_cl_target *target) {
     const crumb_matrix *w = use->w;
-    if (kernel->op != CRUMB_CL_LINEAR || kernel->rung > target->rung) return false;
+    if (kernel->op != CRUMB_CL_LINEAR || kernel->rung > target->rung || kernel->bf16 != target->bf16) return false;
     if (kernel->bits != w->bits || kernel->codebook != (w->codebook != NULL) || w->indexed) return false;
     if (kernel->x && kernel->x != use->x) return false;
     if (kernel->sub_group && kernel->sub_group != target->sub_group) return false;
@@ -283,8 +152,9 @@ uint64_t crumb_cl_linear_x_place(const crumb_cl_kernel *kernel, uint32_t k_padde
 
 /* Highest rank first. */
 static const crumb_cl_kernel *select_by_rank(const crumb_cl_linear *use, uint32_t n, const crumb_cl_target *target) {
-    const crumb_cl_kernel *best = NULL;
-    for (int i = 0; i < N_KERNELS; i++)
+    size_t n_kernels;
+    const crumb_cl_kernel *kernels = crumb_cl_kernels(&n_kernels), *best = NULL;
+    for (size_t i = 0; i < n_kernels; i++)
         if (crumb_cl_linear_fits(&kernels[i], use, target) && n >= kernels[i].min_n && n <= kernels[i].max_n &&
             (!best || kernels[i].rank > best->rank))
             best = &kernels[i];
@@ -298,9 +168,11 @@ uint64_t crumb_cl_linear_items(const crumb_cl_kernel *kernel, const crumb_cl_lin
 
 const crumb_cl_kernel *crumb_cl_linear_select(const crumb_cl_linear *use, uint32_t n, const crumb_cl_target *target) {
     const uint64_t enough = (uint64_t)CORE_LANES * target->xe_cores;
+    size_t n_kernels;
+    const crumb_cl_kernel *kernels = crumb_cl_kernels(&n_kernels);
     const crumb_cl_kernel *first = select_by_rank(use, n, target), *best = first;
     if (!first || !first->sub_group) return first;
-    for (int i = 0; i < N_KERNELS && crumb_cl_linear_items(best, use, n) < enough; i++) {
+    for (size_t i = 0; i < n_kernels && crumb_cl_linear_items(best, use, n) < enough; i++) {
         const crumb_cl_kernel *k = &kernels[i];
         if (k->form != first->form || k->tokens > first->tokens || n < k->min_n || n > k->max_n) continue;
         if (crumb_cl_linear_fits(k, use, target) &&
@@ -319,23 +191,27 @@ static int type_option(crumb_type type) {
 }
 
 bool crumb_cl_dense_fits(const crumb_cl_kernel *kernel, const crumb_matrix *w, const crumb_cl_target *target) {
-    return kernel->op == CRUMB_CL_DENSE_MATRIX && kernel->rung <= target->rung &&
+    return kernel->op == CRUMB_CL_DENSE_MATRIX && kernel->rung <= target->rung && kernel->bf16 == target->bf16 &&
            kernel->sub_group == target->sub_group && kernel->local_size <= target->max_work_group && w->bits == 0 &&
            kernel->type == type_option(w->type) && w->k % CRUMB_TILE_K == 0;
 }
 
 const crumb_cl_kernel *crumb_cl_dense_select(const crumb_matrix *w, uint32_t n, const crumb_cl_target *target) {
-    const crumb_cl_kernel *best = NULL;
-    for (int i = 0; i < N_KERNELS; i++)
+    size_t n_kernels;
+    const crumb_cl_kernel *kernels = crumb_cl_kernels(&n_kernels), *best = NULL;
+    for (size_t i = 0; i < n_kernels; i++)
         if (crumb_cl_dense_fits(&kernels[i], w, target) && n <= kernels[i].max_n &&
             (!best || kernels[i].rank > best->rank))
             best = &kernels[i];
     return best;
 }
 
-const crumb_cl_kernel *crumb_cl_floats_select(uint32_t n) {
-    for (int i = 0; i < N_KERNELS; i++)
-        if (kernels[i].op == CRUMB_CL_LINEAR_DENSE && n <= kernels[i].max_n) return &kernels[i];
+const crumb_cl_kernel *crumb_cl_floats_select(uint32_t n, bool bf16) {
+    size_t n_kernels;
+    const crumb_cl_kernel *kernels = crumb_cl_kernels(&n_kernels);
+    for (size_t i = 0; i < n_kernels; i++)
+        if (kernels[i].op == CRUMB_CL_LINEAR_DENSE && kernels[i].bf16 == bf16 && n <= kernels[i].max_n)
+            return &kernels[i];
     return NULL;
 }
 
@@ -356,7 +232,7 @@ static uint64_t matrix_local_bytes(const crumb_cl_kernel *kernel, uint32_t head_
 }
 
 static bool attention_fits(const crumb_cl_kernel *kernel, const crumb_cl_heads *h, const crumb_cl_target *target) {
-    if (kernel->rung > target->rung) return false;
+    if (kernel->rung > target->rung || kernel->bf16 != target->bf16) return false;
     return !kernel->sub_group ||
            (h->matrix && kernel->sub_group == target->sub_group && h->kv == CRUMB_KV_F16 && h->head_dim % 16 == 0 &&
             h->head_dim >= 32 && h->head_dim <= 16u * kernel->sub_group &&
@@ -366,8 +242,9 @@ static bool attention_fits(const crumb_cl_kernel *kernel, const crumb_cl_heads *
 
 const crumb_cl_kernel *crumb_cl_attention_select(crumb_cl_op op, const crumb_cl_heads *heads,
                                                  const crumb_cl_target *target) {
-    const crumb_cl_kernel *best = NULL;
-    for (int i = 0; i < N_KERNELS; i++)
+    size_t n_kernels;
+    const crumb_cl_kernel *kernels = crumb_cl_kernels(&n_kernels), *best = NULL;
+    for (size_t i = 0; i < n_kernels; i++)
         if (kernels[i].op == op && attention_fits(&kernels[i], heads, target) &&
             (!best || kernels[i].rank > best->rank))
             best = &kernels[i];
@@ -414,19 +291,23 @@ void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linea
              " -D X_GROUP=%u -D ROW_SCALE=%d -D X=%u -D INPUT=%u -D PARTS=%u -D GATED=%u %s", x_group_option(use),
              use->act == CRUMB_ACT_ROW, use->x, use->x == 32 ? use->input : 0, use->n_parts, use->gated,
              kernel->options);
-    if (kernel->form != CRUMB_CL_GEMM) return;
     length = strlen(out);
-    snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " -D MUL=%d", mul_option(use->w));
+    if (kernel->form == CRUMB_CL_GEMM)
+        length += (size_t)snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " -D MUL=%d", mul_option(use->w));
+    if (kernel->bf16 && use->f32_results)
+        snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, "%s", CRUMB_CL_F32_RESULTS);
 }
 
 void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, uint32_t input, char *out) {
     snprintf(out, CRUMB_CL_OPTIONS_MAX, "-D BITS=%d -D X_PAIRS=%d -D X_GROUP=%u -D ROW_SCALE=%d -D INPUT=%u",
              kernel->x_bits, kernel->x_pairs, x_group_option(use), use->act == CRUMB_ACT_ROW, input);
-    const size_t length = strlen(out);
-    if (kernel->x_rows > 1) snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " -D X_ROWS=%u", kernel->x_rows);
+    size_t length = strlen(out);
+    if (kernel->x_rows > 1)
+        length += (size_t)snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " -D X_ROWS=%u", kernel->x_rows);
+    if (kernel->bf16) snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, "%s", CRUMB_CL_BF16_VALUES);
 }
 
 void crumb_cl_split_options(const crumb_cl_kernel *dense, bool norm, char *out) {
-    snprintf(out, CRUMB_CL_OPTIONS_MAX, "%s -D TYPE=%d -D INPUT=%d", crumb_cl_kernel_of(CRUMB_CL_SPLIT)->options,
-             dense->type, norm);
+    snprintf(out, CRUMB_CL_OPTIONS_MAX, "%s -D TYPE=%d -D INPUT=%d",
+             crumb_cl_kernel_of(CRUMB_CL_SPLIT, dense->bf16)->options, dense->type, norm);
 }

@@ -48,6 +48,7 @@ typedef enum crumb_cl_form {
 
 typedef struct crumb_cl_kernel {
     const char *name; /* "linear_u2_gemv__dp4a" */
+    bool bf16;        /* -D VALUES=16: values between ops are bf16; its name ends with "_bf16" */
     crumb_cl_op op;
     const char *file, *entry; /* "linear.cl", "linear" */
     const char *options;      /* -D options that make it this variant */
@@ -77,10 +78,10 @@ typedef struct crumb_cl_kernel {
     uint16_t rows; /* of weights, of a work-group */
 } crumb_cl_kernel;
 
-/* All rows of cl/kernels.def. */
+/* All rows of cl/kernels.def, those for values in bf16 behind those in f32. */
 const crumb_cl_kernel *crumb_cl_kernels(size_t *n);
-/* The row of an op that has one variant only; of others the first. */
-const crumb_cl_kernel *crumb_cl_kernel_of(crumb_cl_op op);
+/* The row of an op that has one variant only, for values in bf16 or f32; of others the first. */
+const crumb_cl_kernel *crumb_cl_kernel_of(crumb_cl_op op, bool bf16);
 
 /* What of a device decides. */
 typedef struct crumb_cl_target {
@@ -89,6 +90,7 @@ typedef struct crumb_cl_target {
     uint64_t local_bytes; /* local memory of a work-group */
     uint32_t max_work_group;
     uint32_t xe_cores; /* 0: unknown */
+    bool bf16;         /* values between ops are bf16: asked for */
 } crumb_cl_target;
 
 /* How a linear layer with weights in tiles is called. */
@@ -101,6 +103,7 @@ typedef struct crumb_cl_linear {
     uint32_t x;            /* 8 or 32, as in crumb_cl_kernel */
     uint32_t input;        /* with x 32: INPUT of common.cl, 0 to 3 */
     uint32_t tiles;        /* tile-rows that are computed, of all parts; 0: those of w */
+    bool f32_results;      /* what bf16 rows write is f32: logits */
 } crumb_cl_linear;
 
 /* Whether two matrices may be parts of one launch. */
@@ -125,7 +128,7 @@ uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crum
 const crumb_cl_kernel *crumb_cl_dense_select(const crumb_matrix *w, uint32_t n, const crumb_cl_target *target);
 bool crumb_cl_dense_fits(const crumb_cl_kernel *kernel, const crumb_matrix *w, const crumb_cl_target *target);
 /* That of linear_dense.cl for n rows: always one. */
-const crumb_cl_kernel *crumb_cl_floats_select(uint32_t n);
+const crumb_cl_kernel *crumb_cl_floats_select(uint32_t n, bool bf16);
 /* Bytes of split activations of n rows of k. */
 uint64_t crumb_cl_split_bytes(uint32_t n, uint32_t k);
 
@@ -152,6 +155,9 @@ enum { CRUMB_CL_OPTIONS_MAX = 512 };
 #define CRUMB_CL_BUILD_OPTIONS "-cl-fp32-correctly-rounded-divide-sqrt"
 
 #define CRUMB_CL_LARGE_REGISTERS "-cl-intel-256-GRF-per-thread"
+/* Of bf16 rows, which have it among their own; and behind it, where they write f32. */
+#define CRUMB_CL_BF16_VALUES " -D VALUES=16"
+#define CRUMB_CL_F32_RESULTS " -D RESULTS=32"
 
 /* -D options. All write a zero-terminated text of less than CRUMB_CL_OPTIONS_MAX bytes. */
 void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, char *out);

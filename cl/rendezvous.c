@@ -18,6 +18,11 @@ typedef struct crumb_cl_shared {
 crumb_status crumb_cl_shared_create(crumb_device *d, uint64_t n_bytes, void **out, crumb_error *err) {
     void *memory;
     *out = NULL;
+    if (d->ladder.bf16)
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
+                          "%s has values in bf16 (its target ends with +bf16): it cannot work on a layer together with "
+                          "another device",
+                          d->label);
     if (!d->has_usm)
         return crumb_fail(
             err, CRUMB_ERR_UNSUPPORTED,

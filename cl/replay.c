@@ -1,6 +1,9 @@
 /* Replaying a plan: one upload, the launches in their order, one read-back, one wait. */
 #include "cl/plan.h"
 
+#include "host/base/half.h"
+#include "host/base/memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +85,7 @@ static uint32_t rows_of(const crumb_plan *p, const crumb_cl_value *v) {
 }
 
 uint64_t crumb_cl_value_bytes(const crumb_plan *p, const crumb_cl_value *v) {
-    return (uint64_t)rows_of(p, v) * v->width * sizeof(float);
+    return (uint64_t)rows_of(p, v) * v->width * v->item_bytes;
 }
 
 static crumb_status fetch(crumb_plan *p, crumb_value value, float *to, bool blocking, crumb_error *err) {
@@ -92,6 +95,17 @@ static crumb_status fetch(crumb_plan *p, crumb_value value, float *to, bool bloc
     const crumb_cl_code code =
         crumb_cl_driver_read(p->device, crumb_cl_value_memory(p, value), 0, to, n_bytes, blocking);
     return code == CRUMB_CL_OK ? CRUMB_OK : failed(p, "reading results", code, err);
+}
+
+/* What was fetched, in place: the host reads floats. */
+static void widen(const crumb_plan *p, crumb_value value, float *rows) {
+    const crumb_cl_value *v = &p->values[value];
+    if (v->item_bytes == sizeof(float)) return;
+    for (uint64_t i = (uint64_t)rows_of(p, v) * v->width; i-- > 0;) {
+        uint16_t narrow;
+        memcpy(&narrow, (const char *)rows + i * sizeof narrow, sizeof narrow);
+        rows[i] = crumb_bf16_to_f32(narrow);
+    }
 }
 
 /* ---- where the time goes ------------------------------------------------------------------------------------- */
@@ -155,14 +169,30 @@ static crumb_status replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows
     CRUMB_TRY(run(p, &fetched, err));
     if (!fetched) CRUMB_TRY(fetch(p, p->result, p->results, false, err));
     const crumb_cl_code code = crumb_cl_queue_finish(p->device, p->device->queue);
-    return code == CRUMB_CL_OK ? CRUMB_OK : failed(p, "running a plan", code, err);
+    if (code != CRUMB_CL_OK) return failed(p, "running a plan", code, err);
+    widen(p, p->result, p->results);
+    return CRUMB_OK;
+}
+
+/* Rows of a value that is bf16 on the device. */
+static crumb_status write_narrow(const crumb_plan *p, crumb_value value, const float *rows, uint64_t n,
+                                 crumb_error *err) {
+    void *memory;
+    CRUMB_TRY(crumb_calloc(n, sizeof(uint16_t), "a plan's input", &memory, err));
+    uint16_t *narrow = memory;
+    for (uint64_t i = 0; i < n; i++) narrow[i] = crumb_f32_to_bf16(rows[i]);
+    const crumb_status status =
+        crumb_cl_memory_write(p->device, crumb_cl_value_memory(p, value), narrow, n * sizeof *narrow, err);
+    free(memory);
+    return status;
 }
 
 crumb_status crumb_cl_plan_write(crumb_plan *p, crumb_value value, const float *rows, uint32_t n_rows,
                                  crumb_error *err) {
     CRUMB_TRY(crumb_inputs_written(&p->inputs, value, n_rows, p->max_rows, err));
-    return crumb_cl_memory_write(p->device, crumb_cl_value_memory(p, value), rows,
-                                 (uint64_t)n_rows * p->values[value].width * sizeof *rows, err);
+    const uint64_t n = (uint64_t)n_rows * p->values[value].width;
+    if (p->values[value].item_bytes != sizeof *rows) return write_narrow(p, value, rows, n, err);
+    return crumb_cl_memory_write(p->device, crumb_cl_value_memory(p, value), rows, n * sizeof *rows, err);
 }
 
 crumb_status crumb_cl_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err) {
@@ -193,7 +223,9 @@ crumb_status crumb_cl_plan_read(crumb_plan *p, crumb_value value, const float **
         p->other_bytes = n_bytes;
     }
     *out = p->other;
-    return fetch(p, value, p->other, true, err);
+    CRUMB_TRY(fetch(p, value, p->other, true, err));
+    widen(p, value, p->other);
+    return CRUMB_OK;
 }
 
 uint64_t crumb_cl_plan_scratch_bytes(const crumb_plan *p) {

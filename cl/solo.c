@@ -5,6 +5,7 @@
 #include "cl/program.h"
 #include "host/base/cache.h"
 #include "host/base/checked.h"
+#include "host/base/half.h"
 #include "host/base/memory.h"
 
 #include <stdio.h>
@@ -57,8 +58,9 @@ crumb_status crumb_cl_solo_create(crumb_device *d, const crumb_trial *trial, cru
 }
 
 void crumb_cl_solo_destroy(crumb_cl_solo *s) {
-    crumb_cl_memory *const all[] = {&s->codes, &s->scales, &s->mins, &s->supers, &s->super_mins, &s->codebook,
-                                    &s->batch, &s->x,      &s->q,    &s->sx,     &s->qsum,       &s->y};
+    crumb_cl_memory *const all[] = {&s->codes,    &s->scales, &s->mins,    &s->supers, &s->super_mins,
+                                    &s->codebook, &s->batch,  &s->x,       &s->q,      &s->sx,
+                                    &s->qsum,     &s->y,      &s->narrow_x};
     for (size_t i = 0; s->d && i < sizeof all / sizeof *all; i++) crumb_cl_memory_free(s->d, all[i]);
 }
 
@@ -89,6 +91,19 @@ static crumb_status write_q(crumb_cl_solo *s, const crumb_cl_kernel *kernel, cru
     crumb_status status = crumb_cl_memory_write(s->d, &s->q, q, n_bytes, err);
     free(memory);
     if (status == CRUMB_OK) s->q_order = order;
+    return status;
+}
+
+/* The floats as bf16, which they are equal to where the trial is of such. */
+static crumb_status write_narrow_x(crumb_cl_solo *s, crumb_error *err) {
+    const uint64_t n = (uint64_t)s->trial->params.n * s->trial->params.k;
+    void *memory;
+    if (s->narrow_x.n_bytes) return CRUMB_OK;
+    CRUMB_TRY(crumb_calloc(n, sizeof(uint16_t), "activations", &memory, err));
+    uint16_t *x = memory;
+    for (uint64_t i = 0; i < n; i++) x[i] = crumb_f32_to_bf16(s->trial->xf[i]);
+    crumb_status status = copy(s, x, n * sizeof *x, &s->narrow_x, err);
+    free(memory);
     return status;
 }
 
@@ -130,7 +145,7 @@ static void set_linear(const crumb_cl_solo *s, const crumb_cl_variant *v, const 
     arg_memory(a, &s->batch);
     arg_u32(a, 0);
     arg_u32(a, w->k);
-    arg_memory(a, &s->x);
+    arg_memory(a, v->kernel.bf16 ? &s->narrow_x : &s->x);
     arg_memory(a, &none);
     arg_f32(a, 0);
     arg_memory(a, &s->q);
@@ -149,14 +164,14 @@ static void set_linear(const crumb_cl_solo *s, const crumb_cl_variant *v, const 
     arg_f32(a, 1);
 }
 
-static void set_quantize(const crumb_cl_solo *s, args *a) {
+static void set_quantize(const crumb_cl_solo *s, const crumb_cl_variant *v, args *a) {
     static const crumb_cl_memory none;
     const crumb_q8 *x = &s->trial->x;
     const uint64_t n_groups = x->k_padded / x->group;
     arg_memory(a, &s->batch);
     arg_u32(a, 0);
     arg_u32(a, s->trial->w.k);
-    arg_memory(a, &s->x);
+    arg_memory(a, v->kernel.bf16 ? &s->narrow_x : &s->x);
     arg_memory(a, &none);
     arg_f32(a, 0);
     arg_memory(a, &s->q);
@@ -183,7 +198,7 @@ static crumb_status run_quantize(const crumb_cl_solo *s, const crumb_cl_variant 
     args a = {.d = s->d};
     crumb_cl_quantize_options(&v->kernel, use, 0, options);
     CRUMB_TRY(crumb_cl_kernel_create(s->d, "quantize.cl", options, "quantize_rows", &a.call, err));
-    set_quantize(s, &a);
+    set_quantize(s, v, &a);
     crumb_status status = enqueue(s, &a, (const size_t[]){s->trial->params.n, 1}, QUANTIZE_WG, event, err);
     crumb_cl_call_release(a.call);
     return status;
@@ -209,6 +224,8 @@ crumb_status crumb_cl_solo_run(crumb_cl_solo *s, const crumb_cl_variant *v, bool
     crumb_cl_event first = NULL, last = NULL;
     *ns = 0;
     if (v->x == 8 && !quantizes) CRUMB_TRY(write_q(s, &v->kernel, err));
+    if (v->kernel.bf16 && (v->x == 32 || quantizes)) CRUMB_TRY(write_narrow_x(s, err));
+    s->narrow_y = v->kernel.bf16;
     crumb_cl_code code = crumb_cl_queue_finish(s->d, s->d->queue); /* what was written there comes first */
     if (code != CRUMB_CL_OK) return crumb_cl_fail(err, s->d->label, "copying to the device", code);
     crumb_status status = quantizes ? run_quantize(s, v, &use, &first, err) : CRUMB_OK;
@@ -221,7 +238,12 @@ crumb_status crumb_cl_solo_run(crumb_cl_solo *s, const crumb_cl_variant *v, bool
 }
 
 crumb_status crumb_cl_solo_read(crumb_cl_solo *s, float *y, crumb_error *err) {
-    const uint64_t n_bytes = (uint64_t)s->trial->params.n * s->trial->params.m * sizeof *y;
-    const crumb_cl_code code = crumb_cl_driver_read(s->d, &s->y, 0, y, n_bytes, true);
+    const uint64_t n = (uint64_t)s->trial->params.n * s->trial->params.m;
+    const uint64_t n_bytes = n * (s->narrow_y ? sizeof(uint16_t) : sizeof *y);
+    void *narrow = NULL;
+    if (s->narrow_y) CRUMB_TRY(crumb_calloc(n, sizeof(uint16_t), "results", &narrow, err));
+    const crumb_cl_code code = crumb_cl_driver_read(s->d, &s->y, 0, narrow ? narrow : y, n_bytes, true);
+    for (uint64_t i = 0; narrow && i < n; i++) y[i] = crumb_bf16_to_f32(((const uint16_t *)narrow)[i]);
+    free(narrow);
     return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, s->d->label, "reading results", code);
 }

@@ -11,7 +11,9 @@ typedef struct crumb_cl_solo {
     const crumb_trial *trial; /* outlives it */
     crumb_cl_memory codes, scales, mins, supers, super_mins, codebook;
     crumb_cl_memory batch, x, q, sx, qsum, y;
-    uint64_t q_order; /* the order that q is in, as a hash; 0: it is not written */
+    crumb_cl_memory narrow_x; /* x in bf16, once a kernel has read it so */
+    bool narrow_y;            /* y is bf16 */
+    uint64_t q_order;         /* the order that q is in, as a hash; 0: it is not written */
 } crumb_cl_solo;
 
 /* Copies the trial to the device. Destroyed by the caller, also after a failure (MEMORY, DEVICE). */

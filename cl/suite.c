@@ -62,7 +62,7 @@ static crumb_type dense_type(const crumb_cl_kernel *row) {
 /* Where a kernel does not follow the CPU's sequence of operations: a norm's sums are pairs of floats and not doubles,
  * tiles are added up in another order, matrix instructions have two terms of 16 bits for a float. Some ten times what
  * random data shows, and far below what a lost term would make. */
-static double most_error(const crumb_cl_kernel *row) {
+static double f32_error(const crumb_cl_kernel *row) {
     switch (row->op) {
     case CRUMB_CL_RMS_NORM: return 0x1p-44;
     case CRUMB_CL_SPLIT: return 0x1p-36;
@@ -72,6 +72,12 @@ static double most_error(const crumb_cl_kernel *row) {
     case CRUMB_CL_ATTENTION_WHOLE: return row->sub_group ? 0x1p-37 : 0;
     default: return 0;
     }
+}
+
+/* In bf16 such an error makes some a number's neighbour; and ATTENTION reads queries that ROPE has rounded. */
+static double most_error(const crumb_cl_kernel *row) {
+    const bool differs = row->op == CRUMB_CL_ROPE_STORE || f32_error(row) > 0;
+    return row->bf16 && differs ? 0x1p-15 : f32_error(row);
 }
 
 static uint32_t most_rows(const crumb_cl_kernel *row) {
@@ -110,6 +116,7 @@ static crumb_kernel_info info(const crumb_kernel_machine *m, size_t kernel) {
                              .bound = row->op == CRUMB_CL_LINEAR ? "int32: 65536 x 255 x 128" : "float",
                              .bits = row->bits,
                              .codebook = row->codebook,
+                             .bf16 = row->bf16,
                              .dense_type = dense_type(row),
                              .acts = activations(row),
                              .max_n = most_rows(row),
@@ -122,7 +129,10 @@ static crumb_kernel_info info(const crumb_kernel_machine *m, size_t kernel) {
     find_lack(m, row, out.why_not, sizeof out.why_not);
     out.available = !*out.why_not;
     out.quantizes = row->x == 32;
-    out.eligible = out.available && row->rung <= m->d->ladder.rung;
+    if (m) { /* plans take rows for values as the device has them, and of TOP, which has one form, that */
+        const bool bf16 = m->d->ladder.bf16 && crumb_cl_kernel_of(row->op, true)->bf16;
+        out.eligible = out.available && row->bf16 == bf16 && row->rung <= m->d->ladder.rung;
+    }
     return out;
 }
 
@@ -141,7 +151,10 @@ static bool works(const crumb_cl_kernel *row, const char *knobs, const crumb_ker
 }
 
 static bool takes(const crumb_kernel_machine *m, size_t kernel, const crumb_kernel_problem *p) {
-    return m && works(crumb_cl_suite_row(kernel), "", p, &m->most);
+    if (!m) return false;
+    crumb_cl_target target = m->most;
+    target.bf16 = crumb_cl_suite_row(kernel)->bf16;
+    return works(crumb_cl_suite_row(kernel), "", p, &target);
 }
 
 /* The row that a plan takes, and how; NULL: none. */

@@ -11,6 +11,7 @@ static void favour(const crumb_kernel_machine *m, const crumb_cl_kernel *row) {
     const bool matrix = row->sub_group != 0 || row->op == CRUMB_CL_SPLIT;
     d->matrix_attention = matrix;
     if (matrix) d->ladder = m->most;
+    d->ladder.bf16 = row->bf16;
     if (row->op == CRUMB_CL_LINEAR_DENSE) d->ladder.rung = CRUMB_CL_PORTABLE;
 }
 

@@ -23,7 +23,7 @@ void crumb_cl_tuned_identify(const crumb_device *d, char device[96], char target
     for (size_t i = 0; (text = crumb_cl_text_at(i)); i++) hash = crumb_hash(hash, text, strlen(text) + 1);
     for (size_t i = 0; i < n; i++) hash = hash_row(hash, &rows[i]);
     snprintf(device, 96, "%.60s, %.30s", d->facts.name, d->facts.driver);
-    snprintf(target, 32, "%s", crumb_cl_rung_name(d->ladder.rung));
+    snprintf(target, 32, "%s%s", crumb_cl_rung_name(d->ladder.rung), d->ladder.bf16 ? "+bf16" : "");
     snprintf(source, 20, "%016" PRIx64, hash);
 }
 

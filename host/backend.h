@@ -210,6 +210,7 @@ typedef struct crumb_device_info {
     uint64_t memory_bytes, memory_free_bytes;
     char kernels[64];      /* which kernels and driver these are: another text where either has changed; empty: they are
                             * part of the library, and its tests have proven them */
+    bool bf16;             /* values between ops are bf16: results are near the CPU's, and not the same */
     char lower_target[32]; /* the target to open it with when these kernels compute wrongly; empty: there is none */
 } crumb_device_info;
 

@@ -61,11 +61,11 @@ static float most_of_lanes(local const float *s) {
 /* ---- queries ------------------------------------------------------------------------------------------------------ */
 
 /* Query i is that of row i / SHARING and head i % SHARING of the key head's. */
-static void load_queries(global const float *q, uint row0, uint n_rows, uint kv_head, local work *s) {
+static void load_queries(global const crumb_value *q, uint row0, uint n_rows, uint kv_head, local work *s) {
     FOR_ITEMS(i, QUERIES * HEAD_DIM) {
         uint query = i / HEAD_DIM, row = min(query / SHARING, n_rows - 1);
         size_t head = (size_t)(row0 + row) * N_HEAD + kv_head * SHARING + query % SHARING;
-        s->q[i] = q[head * HEAD_DIM + i % HEAD_DIM];
+        s->q[i] = FROM_VALUE(q[head * HEAD_DIM + i % HEAD_DIM]);
     }
 #if KV == 8
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -238,9 +238,9 @@ static void attend_chunk(global const uchar *keys, global const uchar *values, u
 
 #if ROWS == 1
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention_split(global const crumb_batch *batch, global const float *q, global const uchar *keys,
+attention_split(global const crumb_batch *batch, global const crumb_value *q, global const uchar *keys,
                 global const uchar *values, ulong layer_offset, uint head_blocks, float scale,
-                global float *partials, global float *out) {
+                global float *partials, global crumb_result *out) {
     local work s;
     uint chunk = get_group_id(0), kv_head = get_group_id(1), n = get_group_id(2), chunks = get_num_groups(0);
     if (n >= batch->n_rows) return;
@@ -253,10 +253,14 @@ attention_split(global const crumb_batch *batch, global const float *q, global c
     attend_chunk(keys + head, values + head, chunk, n_keys, scale, &s);
     for (uint i = 0; i < QUERIES; i++) {
         size_t at = (size_t)n * N_HEAD + kv_head * SHARING + i;
-        global float *to = chunks == 1 ? out + at * HEAD_DIM : partials + (at * chunks + chunk) * (HEAD_DIM + 2);
-        float factor = chunks == 1 ? 1 / s.l[i] : 1;
-        FOR_ITEMS(d, HEAD_DIM) to[d] = s.o[i][d] * factor;
-        if (chunks > 1 && get_local_id(0) == 0) {
+        if (chunks == 1) {
+            float factor = 1 / s.l[i];
+            FOR_ITEMS(d, HEAD_DIM) out[at * HEAD_DIM + d] = TO_RESULT(s.o[i][d] * factor);
+            continue;
+        }
+        global float *to = partials + (at * chunks + chunk) * (HEAD_DIM + 2);
+        FOR_ITEMS(d, HEAD_DIM) to[d] = s.o[i][d];
+        if (get_local_id(0) == 0) {
             to[HEAD_DIM] = s.m[i];
             to[HEAD_DIM + 1] = s.l[i];
         }
@@ -266,7 +270,7 @@ attention_split(global const crumb_batch *batch, global const float *q, global c
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attention_merge(global const crumb_batch *batch,
                                                                              uint chunks,
                                                                              global const float *partials,
-                                                                             global float *out) {
+                                                                             global crumb_result *out) {
     uint head = get_group_id(0), n = get_group_id(1);
     if (n >= batch->n_rows) return;
     uint end = ROWS_OF(batch)[n].position / KV_CHUNK + 1;
@@ -280,7 +284,7 @@ kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attention_merge(glob
             o = fma(o, old, chunk[d] * new);
             m = most;
         }
-        out[((size_t)n * N_HEAD + head) * HEAD_DIM + d] = o * (1 / l);
+        out[((size_t)n * N_HEAD + head) * HEAD_DIM + d] = TO_RESULT(o * (1 / l));
     }
 }
 #endif
@@ -319,8 +323,9 @@ static void attend_run(global const crumb_row *rows, uint from, uint to, global 
 }
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention_whole(global const crumb_batch *batch, global const float *q, global const uchar *keys,
-                global const uchar *values, ulong layer_offset, uint head_blocks, float scale, global float *out) {
+attention_whole(global const crumb_batch *batch, global const crumb_value *q, global const uchar *keys,
+                global const uchar *values, ulong layer_offset, uint head_blocks, float scale,
+                global crumb_result *out) {
     local work s;
     local float o[QUERIES][HEAD_DIM], m[QUERIES], l[QUERIES];
     uint kv_head = get_group_id(0), row0 = get_group_id(1) * ROWS;
@@ -341,6 +346,6 @@ attention_whole(global const crumb_batch *batch, global const float *q, global c
     FOR_ITEMS(i, n_rows * SHARING * HEAD_DIM) {
         uint query = i / HEAD_DIM, d = i % HEAD_DIM;
         size_t head = (size_t)(row0 + query / SHARING) * N_HEAD + kv_head * SHARING + query % SHARING;
-        out[head * HEAD_DIM + d] = o[query][d] * (1 / l[query]);
+        out[head * HEAD_DIM + d] = TO_RESULT(o[query][d] * (1 / l[query]));
     }
 }

@@ -89,17 +89,17 @@ static void split_float(float x, local ushort *high, local ushort *low) {
 /* ---- queries ------------------------------------------------------------------------------------------------------ */
 
 /* Query i is that of row i / SHARING and head i % SHARING of the key head's. */
-static global const float *query_of(global const float *q, uint i, uint row0, uint n_rows, uint kv_head) {
+static global const crumb_value *query_of(global const crumb_value *q, uint i, uint row0, uint n_rows, uint kv_head) {
     uint row = row0 + min(i / SHARING, n_rows - 1);
     return q + ((size_t)row * N_HEAD + kv_head * SHARING + min(i, (uint)QUERIES - 1) % SHARING) * HEAD_DIM;
 }
 
 /* Each in f16's range: its largest becomes 128 to 256; the exponent is held where both factors are normal numbers. */
-static void load_queries(global const float *q, uint row0, uint n_rows, uint kv_head, local work *s) {
+static void load_queries(global const crumb_value *q, uint row0, uint n_rows, uint kv_head, local work *s) {
     FOR_ITEMS(i, TILES * M * GROUPS) {
-        global const float *query = query_of(q, i / GROUPS, row0, n_rows, kv_head);
+        global const crumb_value *query = query_of(q, i / GROUPS, row0, n_rows, kv_head);
         float most = 0;
-        for (uint d = i % GROUPS; d < HEAD_DIM; d += GROUPS) most = fmax(most, fabs(query[d]));
+        for (uint d = i % GROUPS; d < HEAD_DIM; d += GROUPS) most = fmax(most, fabs(FROM_VALUE(query[d])));
         s->most[i / GROUPS][i % GROUPS] = most;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -110,8 +110,8 @@ static void load_queries(global const float *q, uint row0, uint n_rows, uint kv_
         int exponent = max(as_int(most) >> 23, 32);
         if (d == 0) s->down[n] = as_float((exponent - 7) << 23);
         local terms *to = s->q[n / M][d / 16];
-        split_float(query_of(q, n, row0, n_rows, kv_head)[d] * as_float((261 - exponent) << 23),
-                    &to[0][n % M][d % 16], &to[1][n % M][d % 16]);
+        float x = FROM_VALUE(query_of(q, n, row0, n_rows, kv_head)[d]);
+        split_float(x * as_float((261 - exponent) << 23), &to[0][n % M][d % 16], &to[1][n % M][d % 16]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
@@ -278,9 +278,10 @@ static bool own_block(uint i, uint group, private uint *block, private uint *til
     __attribute__((intel_reqd_sub_group_size(SUB_GROUP))) __attribute__((reqd_work_group_size(WG, 1, 1)))
 
 #if SPLIT
-ATTRIBUTES kernel void attention_split(global const crumb_batch *batch, global const float *q,
+ATTRIBUTES kernel void attention_split(global const crumb_batch *batch, global const crumb_value *q,
                                        global const uchar *keys, global const uchar *values, ulong layer_offset,
-                                       uint head_blocks, float scale, global float *partials, global float *out) {
+                                       uint head_blocks, float scale, global float *partials,
+                                       global crumb_result *out) {
     local work s;
     uint chunk = get_group_id(0), kv_head = get_group_id(1), n = get_group_id(2), chunks = get_num_groups(0);
     uint group = get_local_id(0) / SUB_GROUP, lane = get_sub_group_local_id();
@@ -303,10 +304,13 @@ ATTRIBUTES kernel void attention_split(global const crumb_batch *batch, global c
                 uint query = (tile0 + t) * M + r;
                 if (query >= QUERIES) continue;
                 size_t at = (size_t)n * N_HEAD + kv_head * SHARING + query;
-                global float *to = chunks == 1 ? out + at * HEAD_DIM : partials + (at * chunks + chunk) * (HEAD_DIM + 2);
-                float factor = chunks == 1 ? 1 / s.l[query] : 1;
-                UR for (uint c = 0; c < PER_LANE; c++)
-                    to[block * 16 + lane * PER_LANE + c] = ROW(sums[t][c], r) * factor;
+                uint d = block * 16 + lane * PER_LANE;
+                if (chunks == 1)
+                    UR for (uint c = 0; c < PER_LANE; c++)
+                        out[at * HEAD_DIM + d + c] = TO_RESULT(ROW(sums[t][c], r) * (1 / s.l[query]));
+                else
+                    UR for (uint c = 0; c < PER_LANE; c++)
+                        partials[(at * chunks + chunk) * (HEAD_DIM + 2) + d + c] = ROW(sums[t][c], r);
             }
     }
     if (chunks == 1) return;
@@ -375,9 +379,9 @@ static void attend_run(global const crumb_row *rows, uint from, uint to, global 
     }
 }
 
-ATTRIBUTES kernel void attention_whole(global const crumb_batch *batch, global const float *q,
+ATTRIBUTES kernel void attention_whole(global const crumb_batch *batch, global const crumb_value *q,
                                        global const uchar *keys, global const uchar *values, ulong layer_offset,
-                                       uint head_blocks, float scale, global float *out) {
+                                       uint head_blocks, float scale, global crumb_result *out) {
     local work s;
     local merged all;
     d_rows o[BLOCKS][OWN_TILES][PER_LANE];
@@ -408,7 +412,8 @@ ATTRIBUTES kernel void attention_whole(global const crumb_batch *batch, global c
                 if (query >= n_rows * SHARING) continue;
                 size_t head = (size_t)(row0 + query / SHARING) * N_HEAD + kv_head * SHARING + query % SHARING;
                 UR for (uint c = 0; c < PER_LANE; c++)
-                    out[head * HEAD_DIM + block * 16 + lane * PER_LANE + c] = ROW(o[i][t][c], r) * (1 / all.l[query]);
+                    out[head * HEAD_DIM + block * 16 + lane * PER_LANE + c] =
+                        TO_RESULT(ROW(o[i][t][c], r) * (1 / all.l[query]));
             }
     }
 }

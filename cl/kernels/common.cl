@@ -42,6 +42,49 @@ typedef struct {
 #define DIV_UP(a, b)              (((a) + (b) - 1) / (b))
 #define ROUND_UP(a, b)            (DIV_UP(a, b) * (b))
 
+/* ---- values: rows that pass from op to op through memory -----------------------------------------------------------
+ * -D VALUES=32|16    f32, or bf16: what a kernel reads. Where a file says f32 of x, gate, up, q, k, v, add, y or out, it is
+ *                    that of this option; 32 where left out
+ * -D RESULTS=32|16   what it writes, and `add`, which may lie in the same place; as VALUES where left out
+ * All arithmetic is f32, and a result is rounded once, to nearest even, where it is written; of gated parts (GATED) each
+ * is rounded, as if it had been. What a launch keeps for itself is f32: norms and gated activations that it quantizes. */
+#ifndef VALUES
+#define VALUES 32
+#endif
+#ifndef RESULTS
+#define RESULTS VALUES
+#endif
+
+static ushort to_bf16(float x) {
+    uint bits = as_uint(x); /* a NaN stays one: its fraction's high bits are kept */
+    return isnan(x) ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+static float from_bf16(ushort x) {
+    return as_float((uint)x << 16);
+}
+
+#if VALUES == 16
+typedef ushort crumb_value;
+#define FROM_VALUE(x) from_bf16(x)
+#else
+typedef float crumb_value;
+#define FROM_VALUE(x) (x)
+#endif
+#if RESULTS == 16
+typedef ushort crumb_result;
+#define FROM_RESULT(x) from_bf16(x)
+#define TO_RESULT(x)   to_bf16(x)
+#else
+typedef float crumb_result;
+#define FROM_RESULT(x) (x)
+#define TO_RESULT(x)   (x)
+#endif
+
+/* A linear layer's result number `at`, `add` being null where nothing is added. */
+static crumb_result sum_with(global const crumb_result *add, size_t at, float y) {
+    return TO_RESULT(add ? y + FROM_RESULT(add[at]) : y);
+}
+
 /* ---- exp, as cpu/float.h defines it ------------------------------------------------------------------------------- */
 
 static float crumb_exp(float x) {
@@ -244,18 +287,24 @@ static int quantize(float x, float to_code) {
 #endif
 #define Q_READ Q_MEM const /* as linear layers read them */
 
-static float input_value(global const float *x, global const float *aux, float r, uint k) {
-#if INPUT == 0
-    return x[k];
-#elif INPUT == 1
-    return x[k] * r * aux[k];
+#if INPUT >= 2
+typedef crumb_value crumb_aux;
 #else
-    return crumb_gated(INPUT - 1, x[k], aux[k]);
+typedef float crumb_aux;
+#endif
+
+static float input_value(global const crumb_value *x, global const crumb_aux *aux, float r, uint k) {
+#if INPUT == 0
+    return FROM_VALUE(x[k]);
+#elif INPUT == 1
+    return FROM_VALUE(x[k]) * r * aux[k];
+#else
+    return crumb_gated(INPUT - 1, FROM_VALUE(x[k]), FROM_VALUE(aux[k]));
 #endif
 }
 
 /* The four values that int i of a row's codes is made of; 0 beyond k. */
-static void input_values(global const float *x, global const float *aux, float r, uint k, uint i, float v[4]) {
+static void input_values(global const crumb_value *x, global const crumb_aux *aux, float r, uint k, uint i, float v[4]) {
 #pragma unroll
     for (uint j = 0; j < 4; j++) {
         uint at = i / 8 * TILE_K + k_of_byte(i % 8, j);
@@ -263,10 +312,10 @@ static void input_values(global const float *x, global const float *aux, float r
     }
 }
 
-static float row_inverse_rms(global const float *x, uint k, float eps, local float2 *scratch) {
+static float row_inverse_rms(global const crumb_value *x, uint k, float eps, local float2 *scratch) {
 #if INPUT == 1
     float2 sum = 0;
-    for (uint i = get_local_id(0); i < k; i += get_local_size(0)) sum = pair_add_square(sum, x[i]);
+    for (uint i = get_local_id(0); i < k; i += get_local_size(0)) sum = pair_add_square(sum, FROM_VALUE(x[i]));
     return inverse_rms(work_group_sum(sum, scratch), k, eps);
 #else
     return 1;
@@ -274,7 +323,7 @@ static float row_inverse_rms(global const float *x, uint k, float eps, local flo
 }
 
 /* largest[s] = the bits of the largest |x| of scale s; they order like the floats. */
-static void find_largest(global const float *x, global const float *aux, float r, uint k, uint n_ints,
+static void find_largest(global const crumb_value *x, global const crumb_aux *aux, float r, uint k, uint n_ints,
                          local int *largest) {
     float row = 0;
     for (uint i = get_local_id(0); i < n_ints; i += get_local_size(0)) {
@@ -296,7 +345,7 @@ static void find_largest(global const float *x, global const float *aux, float r
 #endif
 }
 
-static void make_codes(global const float *x, global const float *aux, float r, uint k, uint n_ints,
+static void make_codes(global const crumb_value *x, global const crumb_aux *aux, float r, uint k, uint n_ints,
                        local const int *largest, local int *sums, Q_MEM int *q, uint block_stride) {
     int row_sum = 0;
     float to_code = quantizer_of(as_float(largest[0]), ROW_SCALE).to_code;
@@ -335,7 +384,7 @@ static void make_codes(global const float *x, global const float *aux, float r, 
 /* Quantizes a row of k values with all items of the work-group: n_ints = K'/4 ints of codes in plane order, blocks of 8
  * block_stride apart, and their sums. `largest` [scales of a row] and `sums` [GROUPS_OF(K')] are local; the scales are
  * then made of `largest`. */
-static void quantize_row(global const float *x, global const float *aux, float eps, uint k, uint n_ints,
+static void quantize_row(global const crumb_value *x, global const crumb_aux *aux, float eps, uint k, uint n_ints,
                          local float2 *scratch, local int *largest, local int *sums, Q_MEM int *q,
                          uint block_stride) {
     float r = row_inverse_rms(x, k, eps, scratch);
@@ -429,7 +478,7 @@ typedef struct {
     global const uchar *scales, *mins;
     global const half *supers, *super_mins;
     global const float *bias;
-    global float *y;
+    global crumb_result *y;
     uint tile0, n_tiles, m, width;
     float out_scale;
 } part;
@@ -437,7 +486,7 @@ typedef struct {
 #define PART_ARGS(i)                                                                                                   \
     global const uint *codes##i, global const uchar *scales##i, global const uchar *mins##i,                           \
         global const half *supers##i, global const half *super_mins##i, global const float *bias##i,                   \
-        global float *y##i, uint tile0_##i, uint n_tiles##i, uint m##i, uint width##i, float out_scale##i
+        global crumb_result *y##i, uint tile0_##i, uint n_tiles##i, uint m##i, uint width##i, float out_scale##i
 #define PART(i)                                                                                                        \
     {                                                                                                                  \
         codes##i, scales##i, mins##i, supers##i, super_mins##i, bias##i, y##i, tile0_##i, n_tiles##i, m##i, width##i,  \
@@ -477,5 +526,10 @@ static part part_of_group(private const part *parts, uint tiles, private uint *g
 static float finish(private const part *w, uint row, float result) {
     result = result * w->out_scale;
     return w->bias && row < w->m ? result + w->bias[row] : result;
+}
+
+/* The product of a gated part and part 1's result. */
+static crumb_result gated_result(int fn, crumb_result gate, float up) {
+    return TO_RESULT(crumb_gated(fn, FROM_RESULT(gate), FROM_RESULT(TO_RESULT(up))));
 }
 #endif

@@ -80,8 +80,9 @@ static uint slice_begin(uint slice, uint n_blocks) {
 }
 
 typedef struct {
-    global const float *down, *add, *bias;
-    global float *y;
+    global const float *down, *bias;
+    global const crumb_result *add;
+    global crumb_result *y;
     uint n, row1, width;
     float out_scale;
 } outputs;
@@ -92,17 +93,17 @@ static void store_sum(private const outputs *o, uint n, uint row, float sum) {
     float result = sum * o->down[n];
     result = result * o->out_scale;
     if (o->bias) result = result + o->bias[row];
-    o->y[at] = o->add ? result + o->add[at] : result;
+    o->y[at] = sum_with(o->add, at, result);
 }
 
 __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
 __attribute__((reqd_work_group_size(SUB_GROUP *GROUPS, 1, 1))) kernel void
 dense_matrix(global const crumb_batch *batch, uint on_outputs, uint k, global const ushort *terms,
-             global const float *down, global const float *add, global const ushort *weights,
-             global const float *bias, global float *y, uint row0, uint row1, uint width, float out_scale) {
+             global const float *down, global const crumb_result *add, global const ushort *weights,
+             global const float *bias, global crumb_result *y, uint row0, uint row1, uint width, float out_scale) {
     uint lane = get_local_id(0) % SUB_GROUP, group = get_local_id(0) / SUB_GROUP;
     uint first = (SPREAD ? get_group_id(1) : get_group_id(1) * GROUPS + group) * TOKENS;
-    outputs o = {down, add, bias, y, N_OF(batch, on_outputs), row1, width, out_scale};
+    outputs o = {down, bias, add, y, N_OF(batch, on_outputs), row1, width, out_scale};
     if (first >= o.n) return;
     uint n_blocks = k / (STEP * 16);
     uint row = row0 + get_group_id(0) * TILES * SUB_GROUP + lane;

@@ -28,7 +28,7 @@
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 embed(global const crumb_batch *batch, uint k, global const uchar *codes, global const uchar *scales,
       global const uchar *mins, global const half *supers, global const half *super_mins, global const char *codebook,
-      int mul, int sub, float scale, global float *out) {
+      int mul, int sub, float scale, global crumb_result *out) {
     uint column = get_global_id(0), n = get_group_id(1);
     if (n >= batch->n_rows || column >= k) return;
     uint token = (uint)ROWS_OF(batch)[n].token;
@@ -50,5 +50,5 @@ embed(global const crumb_batch *batch, uint k, global const uchar *codes, global
     float value = as_float((uint)((global const ushort *)codes)[at] << 16);
 #endif
 #endif
-    out[(size_t)n * k + column] = scale == 1.0f ? value : value * scale;
+    out[(size_t)n * k + column] = TO_RESULT(scale == 1.0f ? value : value * scale);
 }

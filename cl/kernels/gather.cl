@@ -15,7 +15,8 @@
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void gather(global const crumb_batch *batch, uint on_outputs,
                                                                     uint width, global const uint *from,
-                                                                    global const float *x, global float *out) {
+                                                                    global const crumb_value *x,
+                                                                    global crumb_value *out) {
     uint i = get_global_id(0), n = get_group_id(1);
     if (i < width && n < N_OF(batch, on_outputs)) out[(size_t)n * width + i] = x[(size_t)n * width + from[i]];
 }

@@ -5,7 +5,7 @@
  *
  * Arguments: linear.cl's, but for codebook, which is not read. q and codes begin at a multiple of 64 bytes, and K' is at
  * least 64. scratch: X=32: TOKENS * (K'' + 4 * (scales of a row + sums of a row)) bytes; K'' = K' rounded up to 128. With
- * IN_REGISTERS=1 it is not used, x begins at a multiple of 64 bytes, and k is a multiple of 4 and finite. Behind it, with
+ * IN_REGISTERS=1 it is not used, x begins at a multiple of 64 bytes, its rows have whole 16 bytes, and it is finite. Behind it, with
  * SLICES > 1, 64 * TOKENS * TN * SLICES bytes.
  * Work-groups: (as linear.cl's, with TILES = TN * ACROSS; ceil(rows / TOKENS)), TOKENS = TM * 8.
  * Local size: SUB_GROUP * ACROSS * SLICES.
@@ -88,7 +88,7 @@ typedef struct {
     uint first, last;         /* row `first` of the batch is row 0 of the work-group; beyond row `last` none is stored */
     uint k_padded, n_blocks, n_tiles, slice;
     int mul, sub;
-    global const float *x;  /* with IN_REGISTERS: the batch's */
+    global const crumb_value *x; /* with IN_REGISTERS: the batch's */
     float to_code;          /* item r has row r's */
     uint n, k;
     local const int *start; /* with VIA_BASE: what groups' sums begin with, 8 x 16 times */
@@ -121,7 +121,11 @@ INLINE global const uint *tile_row(private const operands *o, uint j) {
 #endif
 #define A_2D(op) JOIN(intel_sub_group_2d_block_##op, JOIN(_8b_, JOIN(TOKENS, r32x1c)))
 #define B_2D(op) JOIN(intel_sub_group_2d_block_##op, JOIN(_32b_, JOIN(B_2D_ROWS, r16x1c)))
-#define X_READ   JOIN(JOIN(intel_sub_group_2d_block_read_32b_, TOKENS), r16x1c)
+#if VALUES == 16
+#define X_READ JOIN(JOIN(intel_sub_group_2d_block_read_16b_, TOKENS), r16x2c) /* the 32 of a block at once */
+#else
+#define X_READ JOIN(JOIN(intel_sub_group_2d_block_read_32b_, TOKENS), r16x1c)
+#endif
 void OVERLOAD A_2D(read)(global void *base, int width, int height, int pitch, int2 at, private ushort *out);
 void OVERLOAD A_2D(prefetch)(global void *base, int width, int height, int pitch, int2 at);
 void OVERLOAD B_2D(read)(global void *base, int width, int height, int pitch, int2 at, private uint *out);
@@ -135,22 +139,30 @@ INLINE void load_b(private const operands *o, uint j, uint block, uint n, uint b
 }
 
 #if IN_REGISTERS
-void OVERLOAD X_READ(global void *base, int width, int height, int pitch, int2 at, private uint *out);
+#if VALUES == 16
+typedef ushort x_lane;
+#else
+typedef uint x_lane;
+#endif
+void OVERLOAD X_READ(global void *base, int width, int height, int pitch, int2 at, private x_lane *out);
 
 /* Rounding to nearest is adding 1.5 * 2^23: the code is then the low byte, and within -127 to 127. */
-INLINE uint code_bits(uint x, float to_code) {
-    float scaled = as_float(x) * to_code;
+INLINE uint code_bits(x_lane x, float to_code) {
+    float scaled = (VALUES == 16 ? from_bf16((ushort)x) : as_float((uint)x)) * to_code;
     return as_uint(scaled + 12582912.0f);
 }
 
 /* An item has elements 2 l and 2 l + 1 of a row, which are k = l and 16 + l. */
 INLINE void load_a(private const operands *o, uint block, uint n, ushort a[STEP][TOKENS]) {
-    int width = (int)(o->k * sizeof(float));
+    int width = (int)(o->k * sizeof(crumb_value));
     UR for (uint u = 0; u < STEP; u++) {
-        uint low[TOKENS], high[TOKENS];
+        x_lane both[2 * TOKENS];
+        private x_lane *low = both, *high = both + TOKENS;
         int k = (int)((block + u) * TILE_K);
         X_READ((global void *)o->x, width, (int)o->n, width, (int2)(k, (int)o->first), low);
+#if VALUES == 32
         X_READ((global void *)o->x, width, (int)o->n, width, (int2)(k + 16, (int)o->first), high);
+#endif
         UR for (uint t = 0; t < TOKENS; t++) {
             float to_code = intel_sub_group_shuffle(o->to_code, t);
             a[u][t] = (ushort)((code_bits(low[t], to_code) & 0xff) | code_bits(high[t], to_code) << 8);
@@ -368,7 +380,7 @@ INLINE float8 add_group(private const operands *o, private const row_numbers *z,
 /* What becomes of results: those of part 0 wait in y for those of `gate`'s part 1. */
 typedef struct {
     private const part *w, *gate;
-    global const float *add;
+    global const crumb_result *add;
     uint tile; /* the sub-group's first */
 } target;
 
@@ -385,9 +397,9 @@ INLINE void store_block(private const operands *o, private const target *to, pri
             size_t at = (size_t)(o->first + t) * w->width + row;
             if (to->gate) { /* this item has put part 0's there */
                 at = (size_t)(o->first + t) * to->gate->width + (to->gate->tile0 + tile) * TILE_ROWS + lane;
-                to->gate->y[at] = crumb_gated(GATED, to->gate->y[at], y);
+                to->gate->y[at] = gated_result(GATED, to->gate->y[at], y);
             } else {
-                w->y[at] = to->add ? y + to->add[at] : y;
+                w->y[at] = sum_with(to->add, at, y);
             }
         }
 }
@@ -561,9 +573,9 @@ INLINE void run_part(private const operands *o, private const target *to) {
 /* ---- the kernel --------------------------------------------------------------------------------------------------- */
 
 __attribute__((intel_reqd_sub_group_size(SUB_GROUP))) __attribute__((reqd_work_group_size(SIZE, 1, 1))) kernel void
-linear(global const crumb_batch *batch, uint on_outputs, uint k, global const float *x, global const float *aux,
-       float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
-       int mul, int sub, global const float *add, local int *scratch, PART_ARGS_LIST) {
+linear(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
+       global const crumb_aux *aux, float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
+       int mul, int sub, global const crumb_result *add, local int *scratch, PART_ARGS_LIST) {
     part parts[PARTS] = {PART_LIST};
     uint group, n = N_OF(batch, on_outputs), sub_group = get_local_id(0) / SUB_GROUP;
     part w = part_of_group(parts, TN * ACROSS, &group);

@@ -372,9 +372,9 @@ INLINE float compute(private const activations *a, private const part *w, uint t
 /* ---- the kernel --------------------------------------------------------------------------------------------------- */
 
 __attribute__((intel_reqd_sub_group_size(SUB_GROUP))) __attribute__((reqd_work_group_size(SIZE, 1, 1))) kernel void
-linear(global const crumb_batch *batch, uint on_outputs, uint k, global const float *x, global const float *aux,
-       float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
-       int mul, int sub, global const float *add, local int *scratch, PART_ARGS_LIST) {
+linear(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
+       global const crumb_aux *aux, float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
+       int mul, int sub, global const crumb_result *add, local int *scratch, PART_ARGS_LIST) {
     part parts[PARTS] = {PART_LIST};
     activations a;
     uint group, unit = get_local_id(0) / TILE_ROWS;
@@ -412,11 +412,15 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const fl
     float y = compute(&a, &w, tile, n_tiles, mul, sub, scratch);
 #if GATED
     barrier(CLK_LOCAL_MEM_FENCE); /* all have read the sums */
-    y = crumb_gated(GATED, y, compute(&a, &parts[PARTS - 1], parts[PARTS - 1].tile0 + group * TN, n_tiles, mul, sub, scratch));
+    float up = compute(&a, &parts[PARTS - 1], parts[PARTS - 1].tile0 + group * TN, n_tiles, mul, sub, scratch);
 #endif
     uint t = unit / TN, row = (tile + unit % TN) * TILE_ROWS + get_local_id(0) % TILE_ROWS;
     if (t <= a.last && unit % TN < n_tiles && row < w.m) {
         size_t at = (size_t)(a.first + t) * w.width + row;
-        w.y[at] = add ? y + add[at] : y;
+#if GATED
+        w.y[at] = gated_result(GATED, TO_RESULT(y), up);
+#else
+        w.y[at] = sum_with(add, at, y);
+#endif
     }
 }

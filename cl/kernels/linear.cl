@@ -11,7 +11,8 @@
  *                        global float *y, uint tile0, uint n_tiles, uint m, uint width, float out_scale)
  *
  *     k           columns of the matrices; K' at most 65536
- *     x, aux, eps what INPUT quantizes, as in quantize.cl; x f32 [N][k]
+ *     x, aux, eps what INPUT quantizes, as in quantize.cl; x f32 [N][k]: of rows of values f32 stands for what VALUES and
+ *                 RESULTS say (common.cl), here and in all files
  *     q, sx, qsum what quantize.cl made with the same BITS, X_GROUP and ROW_SCALE
  *     codebook    16 int8 with CODEBOOK=1, else null; mul, sub: as in crumb_matrix, the same for all parts
  *     add         f32 like y of part 0, added last (may be y itself), or null
@@ -361,9 +362,9 @@ static float tile_result(private const activations *a, private const part *w, ui
 __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
 #endif
 kernel __attribute__((reqd_work_group_size(SIZE, 1, 1))) void
-linear(global const crumb_batch *batch, uint on_outputs, uint k, global const float *x, global const float *aux,
-       float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
-       int mul, int sub, global const float *add, local int *scratch, PART_ARGS_LIST) {
+linear(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
+       global const crumb_aux *aux, float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
+       int mul, int sub, global const crumb_result *add, local int *scratch, PART_ARGS_LIST) {
     local stage stages[X_GROUP ? 2 : 1];
     local char entries[16];
     uint n = N_OF(batch, on_outputs), first = get_group_id(1) * TOKENS;
@@ -403,15 +404,15 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const fl
     uint end = min((group + 1) * TILES, w.n_tiles);
     for (uint i = group * TILES; i < end; i++) {
         uint tile = w.tile0 + i, row = tile * TILE_ROWS + lane;
+        size_t at = (size_t)(first + slice) * w.width + row;
         float y = finish(&w, row, tile_result(&a, &w, tile, k_padded, mul, sub, entries, stages));
 #if GATED
         uint other = parts[PARTS - 1].tile0 + i;
-        y = crumb_gated(GATED, y, finish(&parts[PARTS - 1], other * TILE_ROWS + lane,
-                                         tile_result(&a, &parts[PARTS - 1], other, k_padded, mul, sub, entries, stages)));
+        float up = finish(&parts[PARTS - 1], other * TILE_ROWS + lane,
+                          tile_result(&a, &parts[PARTS - 1], other, k_padded, mul, sub, entries, stages));
+        if (slice <= a.last && row < w.m) w.y[at] = gated_result(GATED, TO_RESULT(y), up);
+#else
+        if (slice <= a.last && row < w.m) w.y[at] = sum_with(add, at, y);
 #endif
-        if (slice <= a.last && row < w.m) {
-            size_t at = (size_t)(first + slice) * w.width + row;
-            w.y[at] = add ? y + add[at] : y;
-        }
     }
 }

@@ -31,9 +31,9 @@ static float weight_at(global const uchar *weights, size_t i) {
 }
 
 kernel __attribute__((reqd_work_group_size(ROWS *LANES, 1, 1))) void
-linear_dense(global const crumb_batch *batch, uint on_outputs, uint k, global const float *x, global const float *add,
-             global const uchar *weights, global const float *bias, global float *y, uint row0, uint row1, uint width,
-             float out_scale) {
+linear_dense(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
+             global const crumb_result *add, global const uchar *weights, global const float *bias,
+             global crumb_result *y, uint row0, uint row1, uint width, float out_scale) {
     local float sums[TOKENS][ROWS][LANES];
     uint n = N_OF(batch, on_outputs), first = get_group_id(1) * TOKENS;
     if (first >= n) return;
@@ -46,7 +46,7 @@ linear_dense(global const crumb_batch *batch, uint on_outputs, uint k, global co
     for (uint i = lane; i < k; i += LANES) {
         float w = weight_at(weights, from + i);
 #pragma unroll
-        for (uint t = 0; t < TOKENS; t++) sum[t] = fma(w, x[(size_t)(first + min(t, last)) * k + i], sum[t]);
+        for (uint t = 0; t < TOKENS; t++) sum[t] = fma(w, FROM_VALUE(x[(size_t)(first + min(t, last)) * k + i]), sum[t]);
     }
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++) sums[t][r][lane] = sum[t];
@@ -57,6 +57,6 @@ linear_dense(global const crumb_batch *batch, uint on_outputs, uint k, global co
         size_t at = (size_t)(first + lane) * width + row;
         result = result * out_scale;
         if (bias) result = result + bias[row];
-        y[at] = add ? result + add[at] : result;
+        y[at] = sum_with(add, at, result);
     }
 }

@@ -15,7 +15,7 @@
 #define HALVES (GROUP == 16 ? 2 : 1)
 
 /* The products of a 32-block with TOKENS rows of activations, and the sums of these, by halves of its k. */
-static void add_block(global const uint *tile, global const float *x, uint last, uint k, uint block, int mul, int sub,
+static void add_block(global const uint *tile, global const crumb_value *x, uint last, uint k, uint block, int mul, int sub,
                       local const char *entries, float sums[TOKENS][HALVES], float x_sums[TOKENS][HALVES]) {
     for (uint i = 0; i < TILE_K; i++) {
         uint column = block * TILE_K + i, h = HALVES == 2 ? i / 16 : 0;
@@ -25,7 +25,7 @@ static void add_block(global const uint *tile, global const float *x, uint last,
         float value = (float)(mul * code - sub);
 #pragma unroll
         for (uint t = 0; t < TOKENS; t++) {
-            float v = x[(size_t)min(t, last) * k + column];
+            float v = FROM_VALUE(x[(size_t)min(t, last) * k + column]);
             sums[t][h] = fma(value, v, sums[t][h]);
             if (MINS) x_sums[t][h] += v;
         }
@@ -33,10 +33,10 @@ static void add_block(global const uint *tile, global const float *x, uint last,
 }
 
 kernel __attribute__((reqd_work_group_size(SIZE, 1, 1))) void
-linear_f32(global const crumb_batch *batch, uint on_outputs, uint k, global const float *x,
-           global const char *codebook, int mul, int sub, global const float *add, global const uint *codes,
+linear_f32(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
+           global const char *codebook, int mul, int sub, global const crumb_result *add, global const uint *codes,
            global const uchar *scales, global const uchar *mins, global const half *supers,
-           global const half *super_mins, global const float *bias, global float *y, uint tile0, uint n_tiles, uint m,
+           global const half *super_mins, global const float *bias, global crumb_result *y, uint tile0, uint n_tiles, uint m,
            uint width, float out_scale) {
     local float partial[TOKENS][SLICES][TILE_ROWS];
     local char entries[16];
@@ -78,6 +78,6 @@ linear_f32(global const crumb_batch *batch, uint on_outputs, uint k, global cons
         size_t at = (size_t)(first + slice) * width + row;
         sum = sum * out_scale;
         if (bias) sum = sum + bias[row];
-        y[at] = add ? sum + add[at] : sum;
+        y[at] = sum_with(add, at, sum);
     }
 }

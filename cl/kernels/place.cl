@@ -14,7 +14,8 @@
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void place(global const crumb_batch *batch, uint on_outputs,
                                                                    uint width, uint column, uint out_width,
-                                                                   global const float *x, global float *out) {
+                                                                   global const crumb_value *x,
+                                                                   global crumb_value *out) {
     uint i = get_global_id(0), n = get_group_id(1);
     if (i < width && n < N_OF(batch, on_outputs)) out[(size_t)n * out_width + column + i] = x[(size_t)n * width + i];
 }

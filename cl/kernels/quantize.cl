@@ -25,14 +25,14 @@
 #endif
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-quantize_rows(global const crumb_batch *batch, uint on_outputs, uint k, global const float *x, global const float *aux,
-              float eps, global int *q, global float *sx, global int *qsum, local int *scratch) {
+quantize_rows(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
+              global const crumb_aux *aux, float eps, global int *q, global float *sx, global int *qsum, local int *scratch) {
     local float2 sum_scratch[WG];
     uint n = get_group_id(0), n_ints = ROUND_UP(k, TILE_K) / 4;
     if (n >= N_OF(batch, on_outputs)) return;
     uint n_groups = GROUPS_OF(4 * n_ints), n_scales = ROW_SCALE ? 1 : n_groups;
     local int *largest = scratch, *sums = scratch + n_scales;
-    global const float *own_aux = INPUT >= 2 ? aux + (size_t)n * k : aux;
+    global const crumb_aux *own_aux = INPUT >= 2 ? aux + (size_t)n * k : aux;
     q += (size_t)(n / X_ROWS * X_ROWS) * n_ints + n % X_ROWS * (TILE_K / 4);
     quantize_row(x + (size_t)n * k, own_aux, eps, k, n_ints, sum_scratch, largest, sums, q, X_ROWS * (TILE_K / 4));
     for (uint g = get_local_id(0); g < n_groups; g += WG) {

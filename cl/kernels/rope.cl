@@ -19,15 +19,17 @@
 #endif
 
 /* Into local memory, so that all dimensions of a head can be stored. */
-static void rotate_head(global float *head, global const float2 *table, local float *x) {
+static void rotate_head(global crumb_value *head, global const float2 *table, local float *x) {
     for (uint d = get_local_id(0); d < HEAD_DIM; d += WG)
-        if (d >= DIMS) x[d] = head[d];
+        if (d >= DIMS) x[d] = FROM_VALUE(head[d]);
     for (uint i = get_local_id(0); i < DIMS / 2; i += WG) {
         uint a = PAIRING ? i : 2 * i, b = PAIRING ? i + DIMS / 2 : 2 * i + 1;
         float2 turn = table[i];
-        float low = head[a], high = head[b];
-        x[a] = head[a] = fma(low, turn.x, -(high * turn.y));
-        x[b] = head[b] = fma(high, turn.x, low * turn.y);
+        float low = FROM_VALUE(head[a]), high = FROM_VALUE(head[b]);
+        x[a] = fma(low, turn.x, -(high * turn.y));
+        x[b] = fma(high, turn.x, low * turn.y);
+        head[a] = TO_RESULT(x[a]);
+        head[b] = TO_RESULT(x[b]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
@@ -38,11 +40,11 @@ static void store_half(float x, size_t at, global uchar *to) {
     vstore_half_rte(kv_within(x, 65504.0f), at, (global half *)to);
 }
 
-static void store(local const float *key, global const float *value, uint place, global uchar *keys,
+static void store(local const float *key, global const crumb_value *value, uint place, global uchar *keys,
                   global uchar *values, local int *largest, local float *scales) {
     for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) {
         store_half(key[d], d * KEY_BLOCK + place, keys);
-        store_half(value[d], place * HEAD_DIM + d, values);
+        store_half(FROM_VALUE(value[d]), place * HEAD_DIM + d, values);
     }
 }
 #else
@@ -66,14 +68,14 @@ static char code_of(float x, float scale) {
     return (char)rint(kv_within(x * inverse, 127));
 }
 
-static void store(local float *key, global const float *value, uint place, global uchar *keys, global uchar *values,
+static void store(local float *key, global const crumb_value *value, uint place, global uchar *keys, global uchar *values,
                   local int *largest, local float *scales) {
     kv_turn(key, 1);
     make_scales(key, largest, scales, (global half *)keys + place);
     for (uint d = get_local_id(0); d < HEAD_DIM; d += WG)
         keys[KV_CODES_OFFSET + d / 2 * (2 * KEY_BLOCK) + 2 * place + d % 2] = as_uchar(code_of(key[d], scales[d / KV_GROUP]));
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) key[d] = value[d];
+    for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) key[d] = FROM_VALUE(value[d]);
     barrier(CLK_LOCAL_MEM_FENCE);
     make_scales(key, largest, scales, (global half *)values + place);
     for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) {
@@ -84,7 +86,7 @@ static void store(local float *key, global const float *value, uint place, globa
 #endif
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-rope_store(global const crumb_batch *batch, global float *q, global float *k, global const float *v,
+rope_store(global const crumb_batch *batch, global crumb_value *q, global crumb_value *k, global const crumb_value *v,
            global const float2 *table, global uchar *keys, global uchar *values, ulong layer_offset,
            uint head_blocks) {
     local float x[HEAD_DIM];

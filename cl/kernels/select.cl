@@ -12,7 +12,8 @@
 #endif
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void select_rows(global const crumb_batch *batch, uint width,
-                                                                         global const float *x, global float *out) {
+                                                                         global const crumb_value *x,
+                                                                         global crumb_value *out) {
     uint column = get_global_id(0);
     if (column >= width) return;
     for (uint n = 0; n < batch->n_rows; n++) {

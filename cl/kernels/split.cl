@@ -25,8 +25,7 @@ static ushort to_16(float x) {
     vstore_half_rte(x, 0, (private half *)&bits);
     return bits;
 #else
-    uint bits = as_uint(x); /* a NaN stays one: its fraction's high bits are kept */
-    return isnan(x) ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return to_bf16(x);
 #endif
 }
 
@@ -34,12 +33,12 @@ static float from_16(ushort x) {
 #if TYPE == 16
     return vload_half(0, (private const half *)&x);
 #else
-    return as_float((uint)x << 16);
+    return from_bf16(x);
 #endif
 }
 
 /* Every item gets the largest |x| of the row, as bits; they order like the floats. */
-static int largest_of_row(global const float *x, global const float *aux, float r, uint k, local int *largest) {
+static int largest_of_row(global const crumb_value *x, global const crumb_aux *aux, float r, uint k, local int *largest) {
     float most = 0;
     if (get_local_id(0) == 0) *largest = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -50,13 +49,13 @@ static int largest_of_row(global const float *x, global const float *aux, float 
 }
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-split_rows(global const crumb_batch *batch, uint on_outputs, uint k, global const float *x, global const float *aux,
-           float eps, global ushort *terms, global float *down) {
+split_rows(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
+           global const crumb_aux *aux, float eps, global ushort *terms, global float *down) {
     local float2 sum_scratch[WG];
     local int largest;
     uint n = get_group_id(0);
     if (n >= N_OF(batch, on_outputs)) return;
-    global const float *row = x + (size_t)n * k;
+    global const crumb_value *row = x + (size_t)n * k;
     float r = row_inverse_rms(row, k, eps, sum_scratch), up = 1;
     if (TYPE == 16) { /* the largest becomes 128 to 256; the exponent is held where both factors are normal numbers */
         int exponent = max(largest_of_row(row, aux, r, k, &largest) >> 23, 32);

@@ -11,7 +11,8 @@
 /* A device agrees to the bit but for what the last bits of a norm, or of dense weights on matrix instructions, make of
  * it within one layer: a code of 127 that becomes its neighbour. Kernels that are wrong are wrong by the size of their
  * results. */
-static const double tolerance = 1e-4; /* squared error, as a part of the CPU's squares */
+static const double tolerance = 1e-4;      /* squared error, as a part of the CPU's squares */
+static const double bf16_tolerance = 1e-2; /* where values between ops have 8 bits, and more codes become neighbours */
 
 enum { BATCH = 5, N_ROWS = BATCH + 1, N_CTX = 16 }; /* rows in a batch, then one by itself */
 
@@ -32,6 +33,7 @@ typedef struct verifier {
     size_t n_owned, owned_capacity;
     float *x; /* [N_ROWS][hidden]: the layer's input, as the device has made it, where it has run the one before */
     crumb_row rows[N_ROWS];
+    double tolerance;
     crumb_error *err;
 } verifier;
 
@@ -189,7 +191,7 @@ static bool op_differs(verifier *v, size_t n_ops, uint32_t row0, uint32_t n) {
         for (size_t i = 0; i < n_values && !differs; i++) {
             double error;
             const float *got;
-            differs = compare(v, values[i], &error, &got) == CRUMB_OK && !(error <= tolerance);
+            differs = compare(v, values[i], &error, &got) == CRUMB_OK && !(error <= v->tolerance);
         }
     v->err = err;
     return differs;
@@ -215,7 +217,7 @@ static crumb_status verify_rows(verifier *v, uint32_t layer, crumb_value out, ui
     CRUMB_TRY(run(v, &v->gpu, v->graph.n_ops, row0, n));
     CRUMB_TRY(run(v, &v->cpu, v->graph.n_ops, row0, n));
     CRUMB_TRY(compare(v, out, &error, &got));
-    if (!(error <= tolerance)) return fail(v, layer, row0, n, error);
+    if (!(error <= v->tolerance)) return fail(v, layer, row0, n, error);
     if (v->graph.values[out].width == hidden) memcpy(v->x + row0 * hidden, got, n * hidden * sizeof *got);
     return CRUMB_OK;
 }
@@ -276,6 +278,7 @@ crumb_status crumb_engine_verify(crumb_model *m, crumb_error *err) {
     verifier v = {.m = m,
                   .gpu = {.backend = m->units[0].backend, .device = m->units[0].device},
                   .cpu = {.backend = &crumb_backend_cpu},
+                  .tolerance = m->units[0].info.bf16 ? bf16_tolerance : tolerance,
                   .err = err};
     crumb_status status = verify_all(&v);
     end_side(&v.gpu);

@@ -17,6 +17,7 @@ typedef struct crumb_kernel_info {
     const char *bound;  /* why nothing overflows */
     unsigned bits;      /* of a code; 0: dense */
     bool codebook;
+    bool bf16; /* it reads and writes bf16, also the floats that it quantizes; what it reads is rounded so */
     crumb_type dense_type; /* where the layout is "dense"; F32: of any */
     unsigned acts;         /* 1 << CRUMB_ACT_...: the activations it takes */
     uint32_t max_n;        /* rows of activations up to which it is chosen; 0: of no importance */

@@ -210,6 +210,10 @@ static float random_float_activation(const crumb_trial_params *p, uint64_t *seed
     return p->fill >= CRUMB_FILL_NEGATIVE ? -1.0f : crumb_random_f32(seed);
 }
 
+static float rounded(const crumb_trial_params *p, float x) {
+    return p->bf16 ? crumb_bf16_to_f32(crumb_f32_to_bf16(x)) : x;
+}
+
 /* Twelve uniform numbers less their mean are as good as normal here. */
 static float random_normal(uint64_t *seed) {
     float sum = 0;
@@ -232,7 +236,7 @@ static void fill_activations(crumb_trial *t, uint32_t n_groups, size_t n_sx, uin
         }
     }
     for (size_t i = 0; i < n_sx; i++) x->sx[i] = p->fill == CRUMB_FILL_RANDOM ? crumb_random_f32(seed) : 1.0f;
-    for (size_t i = 0; i < (size_t)p->n * p->k; i++) t->xf[i] = random_float_activation(p, seed);
+    for (size_t i = 0; i < (size_t)p->n * p->k; i++) t->xf[i] = rounded(p, random_float_activation(p, seed));
 }
 
 static crumb_status create_activations(crumb_trial *t, uint64_t *seed, crumb_error *err) {
@@ -254,7 +258,7 @@ static crumb_status create_activations(crumb_trial *t, uint64_t *seed, crumb_err
     memset(x->q, 0, (size_t)p->n * x->k_padded);
     memset(x->qsum, 0, (size_t)p->n * n_groups * sizeof *x->qsum);
     memset(x->sx, 0, n_sx * sizeof *x->sx);
-    for (size_t i = 0; i < (size_t)p->n * p->k; i++) t->xf[i] = random_normal(seed);
+    for (size_t i = 0; i < (size_t)p->n * p->k; i++) t->xf[i] = rounded(p, random_normal(seed));
     return CRUMB_OK;
 }
 

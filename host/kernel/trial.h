@@ -31,6 +31,7 @@ typedef struct crumb_trial_params {
     bool has_min, scales_f32;
     bool normal; /* the floats have a normal distribution, and the int8 activations are to be made of them; else both
                   * are random */
+    bool bf16;   /* the floats are numbers of bf16, and so are results to be */
     crumb_trial_fill fill;
 } crumb_trial_params;
 

@@ -9,6 +9,12 @@ from pathlib import Path
 COMMAND = os.environ["CRUMB_COMMAND"]
 
 
+def of_another_driver(program):
+    """The lines of a key: its version, platform, device and driver."""
+    lines = program.split(b"\n", 4)
+    return b"\n".join([*lines[:3], b"0.1", lines[4]])
+
+
 class Cache(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -33,13 +39,13 @@ class Cache(unittest.TestCase):
     def test_damage_is_repaired(self):
         text = self.tell()
         files = self.programs()
-        self.assertGreater(len(files), 3)
+        self.assertGreater(len(files), 4)
         whole = {f: f.read_bytes() for f in files}
         for f in files:
             self.assertEqual(f.stat().st_mode & 0o777, 0o600)
         self.assertEqual(files[0].parent.stat().st_mode & 0o777, 0o700)
         damages = [lambda b: b[: len(b) // 2], lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b"",
-                   lambda b: b.replace(b"crumb-cl-program 1", b"crumb-cl-program 0")]
+                   lambda b: b.replace(b"crumb-cl-program 1", b"crumb-cl-program 0"), of_another_driver]
         for i, f in enumerate(files):
             f.write_bytes(damages[i % len(damages)](whole[f]))
         self.assertEqual(self.tell(), text)

@@ -105,7 +105,7 @@ static void gemm_splits_columns_or_rows(void **state) {
 
 /* Scales of 16, as K-quants have them. */
 static const char *selected_of_16(uint8_t bits, uint32_t sub_group, uint32_t n) {
-    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 128 << 10, 1024, 0};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 128 << 10, 1024, 0, false};
     const crumb_matrix w = {.bits = bits, .mul = 1, .m = 4096, .k = 4096, .group = 16, .super_group = 256};
     const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_GROUP, .act_group = 16, .n_parts = 1, .x = 8};
     return crumb_cl_linear_select(&use, n, &target)->name;
@@ -114,7 +114,7 @@ static const char *selected_of_16(uint8_t bits, uint32_t sub_group, uint32_t n) 
 static const char *selected(uint32_t sub_group, uint32_t xe_cores, uint32_t m, uint32_t n) {
     const crumb_matrix w = {.bits = 2, .mul = 1, .m = m, .k = 2560, .group = 2560};
     const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 8};
-    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 64 << 10, 1024, xe_cores};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 64 << 10, 1024, xe_cores, false};
     return crumb_cl_linear_select(&use, n, &target)->name;
 }
 
@@ -138,6 +138,29 @@ static void small_matrices_split_k(void **state) {
     assert_string_equal(selected(8, 32, 6912, 1), "gemv_u2__dpas8");
     assert_string_equal(selected(8, 32, 6912, 512), "gemm_u2_32x32__dpas8");
     assert_string_equal(selected(8, 32, 640, 32), "gemm_u2_8x64_split__dpas8");
+}
+
+/* Values in bf16 have rows of their own: as many, but for TOP, which reads logits. */
+static void values_in_bf16_take_their_rows(void **state) {
+    (void)state;
+    size_t n, n_bf16 = 0;
+    const crumb_cl_kernel *rows = crumb_cl_kernels(&n);
+    const crumb_matrix w = {.bits = 2, .mul = 1, .m = 6912, .k = 2560, .group = 2560};
+    const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 32, .f32_results = true};
+    crumb_cl_target target = {CRUMB_CL_DPAS, 16, 64 << 10, 1024, 20, false};
+    char options[CRUMB_CL_OPTIONS_MAX];
+    for (size_t i = 0; i < n; i++) n_bf16 += rows[i].bf16;
+    assert_int_equal(n, 2 * n_bf16 + 1);
+    crumb_cl_linear_options(crumb_cl_linear_select(&use, 1, &target), &use, options);
+    assert_null(strstr(options, "RESULTS"));
+    target.bf16 = true;
+    assert_string_equal(crumb_cl_linear_select(&use, 1, &target)->name, "gemv_u2__dpas16_bf16");
+    crumb_cl_linear_options(crumb_cl_linear_select(&use, 1, &target), &use, options);
+    assert_non_null(strstr(options, " -D VALUES=16"));
+    assert_non_null(strstr(options, " -D RESULTS=32"));
+    assert_string_equal(crumb_cl_kernel_of(CRUMB_CL_GATED, true)->name, "gated_bf16");
+    assert_string_equal(crumb_cl_kernel_of(CRUMB_CL_TOP, true)->name, "top");
+    assert_string_equal(crumb_cl_floats_select(1, true)->name, "linear_dense_bf16");
 }
 
 /* Each code of a few rows has a place of its own. */
@@ -167,6 +190,7 @@ int main(void) {
         cmocka_unit_test(rules_and_unknown_knobs_refuse),
         cmocka_unit_test(gemm_splits_columns_or_rows),
         cmocka_unit_test(small_matrices_split_k),
+        cmocka_unit_test(values_in_bf16_take_their_rows),
         cmocka_unit_test(activations_have_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

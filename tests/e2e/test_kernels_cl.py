@@ -17,8 +17,8 @@ SMALL = ["--backend", "cl", "--filter", KERNEL, "--bits", "1.58", "--shape", "48
 
 
 # Kernels that are no linear layers in tiles, and those of them that PoCL builds in a moment.
-OPS = {"float", "dense", "split", "quantize", "attention", "rope", "norm", "gated", "embed", "select", "top", "place"}
-QUICK_OPS = {"select", "place"}
+OPS = {"float", "dense", "split", "quantize", "attention", "rope", "norm", "gated", "embed", "select", "top", "place", "gather"}
+QUICK_OPS = {"select", "place", "gather"}
 
 
 def first_gpu():

@@ -18,6 +18,8 @@ static const struct {
     {"group32", CRUMB_ACT_GROUP, 32, 32, 8, 0},    {"group16", CRUMB_ACT_GROUP, 16, 16, 8, 256},
 };
 
+/* Kernels for values in bf16 are the others but at both ends: in how they read what they quantize, and what they write.
+ */
 static void print_variant(const crumb_cl_kernel *kernel, size_t layer) {
     static const int8_t entries[CRUMB_CODEBOOK_ENTRIES] = {0};
     static const uint16_t some_supers[1];
@@ -32,7 +34,8 @@ static void print_variant(const crumb_cl_kernel *kernel, size_t layer) {
                             .codebook = kernel->codebook ? entries : NULL};
     const crumb_cl_linear use = {
         .w = &w, .act = layers[layer].act, .act_group = layers[layer].act_group, .n_parts = 1, .x = layers[layer].x};
-    const crumb_cl_target target = {kernel->rung, kernel->sub_group, 128u << 10, 1024, 0};
+    const crumb_cl_target target = {kernel->rung, kernel->sub_group, 128u << 10, 1024, 0, kernel->bf16};
+    if (kernel->bf16 && layers[layer].x == 8) return;
     if (!crumb_cl_linear_fits(kernel, &use, &target)) return;
     crumb_cl_linear_options(kernel, &use, options);
     printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\t%s\t%s\t%s %s%s\n", kernel->name, crumb_cl_rung_name(kernel->rung),
@@ -53,7 +56,7 @@ static void print_attention(const crumb_cl_kernel *kernel) {
         {CRUMB_KV_F16, 128, 32, 8, true}, {CRUMB_KV_F16, 64, 32, 8, true}, {CRUMB_KV_F16, 256, 8, 4, true}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         char options[CRUMB_CL_OPTIONS_MAX];
-        const crumb_cl_target target = {kernel->rung, kernel->sub_group, 64u << 10, 1024, 0};
+        const crumb_cl_target target = {kernel->rung, kernel->sub_group, 64u << 10, 1024, 0, kernel->bf16};
         if (crumb_cl_attention_select(kernel->op, &all[i], &target) != kernel) continue;
         const uint32_t whole = crumb_cl_attention_rows(kernel, &all[i], &target);
         const uint32_t rows = kernel->op == CRUMB_CL_ATTENTION_WHOLE ? whole : 1;

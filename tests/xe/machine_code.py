@@ -131,6 +131,8 @@ class Variant:
     def stands_for_all(self, device):
         if self.layer in ("group32", "group16") and self.file != "gemm.cl":
             return False
+        if self.name.endswith("_bf16"):  # dense_bf16_...: of weights
+            return device == self.devices()[0] and (self.in_registers or "_u2_" in self.name)
         if device == self.devices()[0] or "_u2_" in self.name:
             return True
         return self.file == "gemm.cl" and self.layer in ("row", "group128")

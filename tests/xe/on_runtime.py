@@ -6,8 +6,8 @@ usage: on_runtime.py RUNTIME PROGRAM [argument...]
     xe16, xe8  the same, with the matrix instructions of Intel's GPUs in software, for sub-groups of 16 or 8, put before it
                by the layer that CRUMB_XE_LAYER names (tests/xe/matrix_layer.c); programs are cached apart from others
     spirv      intel, for the tests of this folder: kernels come to it as the SPIR-V of Intel's compiler for GPUs
-    pocl       Debian's pocl-opencl-icd, where it is installed: as cl/survey.c says, it compiles some kernels wrong
-    pocl7      PoCL of Debian unstable (tests/deps.lock), told to use the method that compiles them right
+    pocl7      PoCL of Debian unstable (tests/deps.lock), told to use the method that compiles kernels right
+    pocl       the same as it comes: as cl/opencl/survey.c says, it compiles some wrong
     ze-GPU     Level Zero: the driver of tests/ze/driver_over_opencl, which CRUMB_ZE_DRIVER names, over intel, behind Debian
                unstable's loader; it claims to be that GPU: bmg, dg2, lnl or tgllp. CRUMB_COMMAND is then a script
     oclgrind   Debian's oclgrind, where it is installed: OpenCL 1.2 on a simulator that looks for data races, for accesses
@@ -27,7 +27,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crumb"
 BUILTINS = ROOT / "tests/xe/xe_builtins.cl"
-POCL = Path("/etc/OpenCL/vendors/pocl.icd")
 OCLGRIND = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
 
 
@@ -87,18 +86,18 @@ def missing(file, package):
     sys.exit(77)
 
 
-def pocl():
-    if not POCL.exists():
-        missing(POCL, "pocl-opencl-icd")
-    return POCL.read_text().strip(), {}
-
-
 def pocl7():
     prefix = deps("prefix", "pocl")
     cache = CACHE / "pocl"
     cache.mkdir(parents=True, exist_ok=True)
     return str(next(prefix.glob("usr/lib/*/libpocl.so.2"))), {
         "POCL_WORK_GROUP_METHOD": "cbs", "POCL_CACHE_DIR": str(cache), "CRUMB_RUN": str(prefix / "run")}
+
+
+def pocl():
+    icd, environment = pocl7()
+    environment.pop("POCL_WORK_GROUP_METHOD")
+    return icd, environment
 
 
 def oclgrind():
@@ -122,7 +121,8 @@ def run_in_prefix(run, folder):
             programs[f"crumb-{backend}-survey"] = f"{modules}/crumb-{backend}-survey"
     for name, program in programs.items():
         script = Path(folder, name)
-        script.write_text(f"#!/bin/sh\nexec {run} '{program}' \"$@\"\n")
+        where = f"CRUMB_MODULE_DIR='{folder}' " if modules else ""  # tests that clear the environment: not beside the program
+        script.write_text(f"#!/bin/sh\n{where}exec {run} '{program}' \"$@\"\n")
         script.chmod(0o755)
     return {"CRUMB_MODULE_DIR": str(folder)} | ({"CRUMB_COMMAND": str(Path(folder, "crumb"))} if command else {})
 

@@ -304,7 +304,7 @@ static cl_kernel attention_kernel(const attention_case *c, const crumb_cl_kernel
 static void run_split(attention_case *c, const crumb_cl_kernel *row) {
     const uint64_t offset = (uint64_t)layer_bytes(c->s) * LAYER;
     cl_kernel split = attention_kernel(c, row, 1),
-              merge = attention_kernel(c, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_MERGE), 1);
+              merge = attention_kernel(c, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_MERGE, false), 1);
     crumb_xe_args(split, 0, "bbbboufbb", c->batch, c->bq, c->bkeys, c->bvalues, offset, (uint32_t)HEAD_BLOCKS,
                   (double)c->scale, c->partials, c->out);
     crumb_xe_run(&device, split, row->local_size, c->chunks, c->s->n_head_kv, c->n + 1);
@@ -325,9 +325,9 @@ static void run_whole(attention_case *c, const crumb_cl_kernel *row, uint32_t ro
 }
 
 static void compare_attention(attention_case *c) {
-    run_split(c, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_SPLIT));
+    run_split(c, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_SPLIT, false));
     check_floats(c->got, c->want, c->n_q, c->s, c->b, "decode");
-    run_whole(c, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_WHOLE), 12 / (c->s->n_head / c->s->n_head_kv));
+    run_whole(c, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_WHOLE, false), 12 / (c->s->n_head / c->s->n_head_kv));
     check_floats(c->got, c->want, c->n_q, c->s, c->b, "prefill");
 }
 

@@ -6,6 +6,7 @@
 #include "tests/xe/device.h"
 
 #include "host/base/checked.h"
+#include "host/base/half.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -28,6 +29,10 @@ enum { N_GROUPS = sizeof groups / sizeof groups[0], MAX_ROWS = 19 };
 
 static uint32_t below(uint32_t n) {
     return (uint32_t)(crumb_random_u64(&seed) % n);
+}
+
+static float rounded(float x) {
+    return crumb_bf16_to_f32(crumb_f32_to_bf16(x));
 }
 
 static void *take(size_t n_bytes) {
@@ -65,7 +70,7 @@ static void choose_params(const crumb_cl_kernel *kernel, uint32_t variant, crumb
     if (kernel->form == CRUMB_CL_GEMV) /* K' in whole pairs of blocks */
         p->k = (uint32_t)(p->group ? crumb_round_up(p->k, p->group < 64 ? 64 : p->group)
                                    : crumb_round_up(p->k, 64) + 192 - below(32));
-    if (in_registers) p->k = (uint32_t)crumb_round_up(p->k, 4);
+    if (in_registers) p->k = (uint32_t)crumb_round_up(p->k, kernel->bf16 ? 8 : 4);
     p->m = 16 * (2 + below(small ? 2 : 5)) - below(16);
     p->has_min = below(2);
     p->scales_f32 = below(2);
@@ -82,6 +87,7 @@ static void choose_params(const crumb_cl_kernel *kernel, uint32_t variant, crumb
 static void make_layer(const crumb_cl_kernel *kernel, uint32_t variant, layer *c) {
     crumb_trial_params p;
     choose_params(kernel, variant, &p);
+    p.bf16 = kernel->bf16;
     *c = (layer){
         .kernel = kernel, .n = 1 + below(small ? 9 : MAX_ROWS), .out_scale = below(2) ? 1.0f : 0.37f, .eps = 1e-5f};
     assert_int_equal(crumb_trial_create(&p, &seed, &c->trial, NULL), CRUMB_OK);
@@ -90,6 +96,7 @@ static void make_layer(const crumb_cl_kernel *kernel, uint32_t variant, layer *c
     c->use = (crumb_cl_linear){.w = &c->trial.w, .act = p.act, .act_group = p.act_group};
     c->use.x = kernel->x ? kernel->x : below(2) ? 32 : 8;
     c->use.input = c->use.x == 32 && !kernel->x ? below(4) : 0;
+    c->use.f32_results = !kernel->bf16 || below(4) == 0;
     c->use.n_parts = 1 + below(c->n_tiles < 3 ? c->n_tiles : 3);
     c->use.gated = c->use.n_parts == 2 ? below(3) : 0;
     c->has_bias = below(2);
@@ -98,7 +105,12 @@ static void make_layer(const crumb_cl_kernel *kernel, uint32_t variant, layer *c
     for (uint32_t i = c->use.n_parts; i < 4; i++) c->first_tile[i] = c->n_tiles;
     if (c->use.gated) c->first_tile[2] = 2 * c->first_tile[1]; /* gate and up are as high */
     c->aux = take((size_t)MAX_ROWS * p.k * sizeof(float));
-    for (size_t i = 0; i < (size_t)MAX_ROWS * p.k; i++) c->aux[i] = crumb_random_f32(&seed);
+    for (size_t i = 0; i < (size_t)MAX_ROWS * p.k; i++) {
+        c->aux[i] = crumb_random_f32(&seed);
+        if (kernel->bf16 && c->use.input > 1) c->aux[i] = rounded(c->aux[i]);
+    }
+    for (size_t i = 0; !c->use.f32_results && i < (size_t)MAX_ROWS * p.m; i++)
+        c->trial.add[i] = rounded(c->trial.add[i]);
 }
 
 /* What the kernel quantizes, in plain C. */
@@ -132,6 +144,7 @@ static float *expected_of(const layer *c) {
         crumb_quantize__ref(x, w->k, w->k, w->bits, 0, c->n, &args.x);
     }
     crumb_linear_i8__ref(&args);
+    for (size_t i = 0; !c->use.f32_results && i < (size_t)c->n * w->m; i++) y[i] = rounded(y[i]);
     free(x);
     return y;
 }
@@ -175,6 +188,23 @@ static weights upload_weights(const layer *c) {
                      .codebook = crumb_xe_buffer(&device, w->codebook, w->codebook ? 16 : 0)};
 }
 
+/* n values as the kernel reads them. */
+static cl_mem upload_values(const float *x, size_t n, bool bf16) {
+    if (!bf16) return crumb_xe_buffer(&device, x, n * sizeof *x);
+    uint16_t *narrow = take(n * sizeof *narrow);
+    for (size_t i = 0; i < n; i++) narrow[i] = crumb_f32_to_bf16(x[i]);
+    cl_mem buffer = crumb_xe_buffer(&device, narrow, n * sizeof *narrow);
+    free(narrow);
+    return buffer;
+}
+
+static void read_results(cl_mem buffer, float *y, size_t n, bool bf16) {
+    uint16_t *narrow = bf16 ? take(n * sizeof *narrow) : NULL;
+    crumb_xe_read(&device, buffer, bf16 ? (void *)narrow : y, n * (bf16 ? sizeof *narrow : sizeof *y));
+    for (size_t i = 0; bf16 && i < n; i++) y[i] = crumb_bf16_to_f32(narrow[i]);
+    free(narrow);
+}
+
 static size_t groups_of(const layer *c) {
     size_t n_groups = 0;
     for (uint32_t i = 0; i < (c->use.gated ? 1 : c->use.n_parts); i++)
@@ -187,18 +217,20 @@ static void run_layer(const layer *c, float *y[3]) {
     char options[CRUMB_CL_OPTIONS_MAX];
     const crumb_matrix *w = &c->trial.w;
     const crumb_q8 *q = &c->trial.x;
-    size_t y_bytes = (size_t)c->n * w->m * sizeof(float), n_groups = q->k_padded / q->group;
+    const bool bf16 = c->kernel->bf16, narrow_y = !c->use.f32_results;
+    size_t n_y = (size_t)c->n * w->m, y_bytes = n_y * (narrow_y ? sizeof(uint16_t) : sizeof(float));
+    size_t n_groups = q->k_padded / q->group;
     crumb_cl_linear_options(c->kernel, &c->use, options);
     cl_kernel kernel = crumb_xe_kernel(&device, c->kernel->file, options, c->kernel->sub_group != 0, c->kernel->entry);
     weights b = upload_weights(c);
     int8_t *codes = codes_in_order(c);
     cl_mem batch = batch_buffer(c->n), out[3] = {NULL, NULL, NULL};
-    cl_mem x = crumb_xe_buffer(&device, c->trial.xf, (size_t)c->n * w->k * sizeof(float));
-    cl_mem aux = crumb_xe_buffer(&device, c->aux, (size_t)c->n * w->k * sizeof(float));
+    cl_mem x = upload_values(c->trial.xf, (size_t)c->n * w->k, bf16);
+    cl_mem aux = upload_values(c->aux, (size_t)c->n * w->k, bf16 && c->use.input > 1);
     cl_mem codes_buffer = crumb_xe_buffer(&device, codes, crumb_cl_linear_x_bytes(c->n, q->k_padded));
     cl_mem sx = crumb_xe_buffer(&device, q->sx, (size_t)c->n * (q->row_scale ? 1 : n_groups) * sizeof(float));
     cl_mem qsum = crumb_xe_buffer(&device, q->qsum, (size_t)c->n * n_groups * sizeof(int32_t));
-    cl_mem add = crumb_xe_buffer(&device, c->trial.add, c->has_add ? y_bytes : 0);
+    cl_mem add = c->has_add ? upload_values(c->trial.add, n_y, narrow_y) : NULL;
     crumb_xe_args(kernel, 0, "buubbfbbbbiibl", batch, 1u, w->k, x, aux, (double)c->eps, codes_buffer, sx, qsum,
                   b.codebook, (int)w->mul, (int)w->sub, add, (size_t)crumb_cl_linear_scratch_bytes(c->kernel, &c->use));
     for (uint32_t i = 0; i < c->use.n_parts; i++) {
@@ -208,7 +240,7 @@ static void run_layer(const layer *c, float *y[3]) {
                       (double)c->out_scale);
     }
     crumb_xe_run(&device, kernel, c->kernel->local_size, groups_of(c), crumb_div_up(c->n + 3, c->kernel->tokens), 1);
-    for (uint32_t i = 0; i < c->use.n_parts; i++) crumb_xe_read(&device, out[i], y[i], y_bytes);
+    for (uint32_t i = 0; i < c->use.n_parts; i++) read_results(out[i], y[i], n_y, narrow_y);
     cl_mem all[] = {batch,  x,        aux,          codes_buffer, sx,         qsum,   add,    b.codes, b.scales,
                     b.mins, b.supers, b.super_mins, b.bias,       b.codebook, out[0], out[1], out[2]};
     crumb_xe_release(sizeof all / sizeof *all, all);
@@ -230,12 +262,12 @@ static void check_value(const layer *c, uint32_t part, uint32_t n, uint32_t m, f
 static float gate(const layer *c, float a, float b) {
     float y;
     crumb_float_ops__ref.gated(&a, &b, 1, c->use.gated == 1 ? CRUMB_ACT_FN_SILU : CRUMB_ACT_FN_RELU2, &y);
-    return y;
+    return c->use.f32_results ? y : rounded(y);
 }
 
 static void check_part(const layer *c, uint32_t part, const float *y, const float *expected) {
     uint32_t m0 = c->first_tile[part] * CRUMB_TILE_ROWS, m1 = c->first_tile[part + 1] * CRUMB_TILE_ROWS;
-    uint32_t width = c->trial.w.m, untouched = 0xa5a5a5a5u;
+    uint32_t width = c->trial.w.m, untouched = c->use.f32_results ? 0xa5a5a5a5u : 0xa5a50000u;
     for (uint32_t n = 0; n < c->n; n++)
         for (uint32_t m = 0; m < width; m++) {
             float want;
@@ -255,7 +287,7 @@ static void check_part(const layer *c, uint32_t part, const float *y, const floa
 static bool compare(const crumb_cl_kernel *kernel, uint32_t variant) {
     layer c;
     make_layer(kernel, variant, &c);
-    crumb_cl_target target = {kernel->rung, kernel->sub_group, device.local_bytes, 1024, 0};
+    crumb_cl_target target = {kernel->rung, kernel->sub_group, device.local_bytes, 1024, 0, kernel->bf16};
     bool fits = crumb_cl_linear_fits(kernel, &c.use, &target);
     if (fits) {
         float *y[3], *expected = expected_of(&c);
@@ -298,7 +330,8 @@ static void compare_rung(crumb_cl_rung rung) {
     for (size_t i = 0; i < n; i++) {
         if (kernels[i].rung != rung || !runs_here(&kernels[i])) continue;
         if (only && !strstr(kernels[i].name, only)) continue;
-        if (spirv && i % 4) continue; /* a sample */
+        if (spirv && i % 4) continue;                                         /* a sample */
+        if (kernels[i].bf16 && kernels[i].x == 0 && i % 8 && !only) continue; /* they differ at both ends alone */
         const bool of_16 = kernels[i].form == CRUMB_CL_GEMM && kernels[i].groups && kernels[i].bits == 2;
         n_run += compare_kernel(&kernels[i], of_16 ? 3 : (uint32_t)n_run + 1); /* groups of 16, where it takes them */
     }

@@ -7,6 +7,7 @@
 #include "tests/xe/device.h"
 
 #include "host/base/checked.h"
+#include "host/base/half.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -63,11 +64,15 @@ static void check_floats(cl_mem buffer, const float *want, size_t n, const char 
     clReleaseMemObject(buffer);
 }
 
-static cl_kernel kernel_of(crumb_cl_op op, const char *more) {
+static cl_kernel kernel_for(crumb_cl_op op, bool bf16, const char *more) {
     char options[CRUMB_CL_OPTIONS_MAX];
-    const crumb_cl_kernel *kernel = crumb_cl_kernel_of(op);
+    const crumb_cl_kernel *kernel = crumb_cl_kernel_of(op, bf16);
     snprintf(options, sizeof options, "%s %s", kernel->options, more);
     return crumb_xe_kernel(&device, kernel->file, options, false, kernel->entry);
+}
+
+static cl_kernel kernel_of(crumb_cl_op op, const char *more) {
+    return kernel_for(op, false, more);
 }
 
 /* ---- norm, gate, select, top -------------------------------------------------------------------------------- */
@@ -322,6 +327,37 @@ static void compare_embedding(const crumb_matrix *w, size_t codes_bytes, float s
     free(want);
 }
 
+/* All upper halves of floats, NaN and infinities among them, with lower ones below, at and above the middle: an
+ * embedding from a table in f32 is nothing but the rounding. */
+static void rounding_to_bf16_equals_reference(void **state) {
+    (void)state;
+    enum { WIDTH = 1 << 16 };
+    static const uint32_t lower[ROWS] = {0, 1, 0x7fff, 0x8000, 0x8001};
+    uint32_t *table = malloc(ROWS * WIDTH * sizeof *table);
+    uint16_t *got = malloc(ROWS * WIDTH * sizeof *got);
+    assert_true(table && got);
+    for (uint32_t i = 0; i < ROWS * WIDTH; i++) table[i] = i % WIDTH << 16 | lower[i / WIDTH];
+    const uint32_t tokens[ROWS] = {0, 1, 2, 3, 4};
+    cl_mem batch = batch_of(tokens, NULL, 0), rows = upload(table, ROWS * WIDTH * sizeof *table),
+           out = upload(NULL, ROWS * WIDTH * sizeof *got);
+    cl_kernel kernel = kernel_for(CRUMB_CL_EMBED, true, "-D BITS=0 -D TYPE=32");
+    crumb_xe_args(kernel, 0, "bubbbbbbiifb", batch, (uint32_t)WIDTH, rows, NULL, NULL, NULL, NULL, NULL, 0, 0, 1.0,
+                  out);
+    crumb_xe_run(&device, kernel, 128, WIDTH / 128, ROWS, 1);
+    crumb_xe_read(&device, out, got, ROWS * WIDTH * sizeof *got);
+    for (uint32_t i = 0; i < ROWS * WIDTH; i++) {
+        float x;
+        memcpy(&x, &table[i], sizeof x);
+        if (got[i] != crumb_f32_to_bf16(x))
+            fail_msg("%08x becomes %04x, not %04x", table[i], got[i], crumb_f32_to_bf16(x));
+    }
+    clReleaseKernel(kernel);
+    cl_mem all[] = {batch, rows, out};
+    crumb_xe_release(3, all);
+    free(table);
+    free(got);
+}
+
 static const struct {
     unsigned bits;
     uint32_t group, super_group;
@@ -463,6 +499,7 @@ int main(void) {
         cmocka_unit_test(gather_takes_columns_in_any_order),
         cmocka_unit_test(top_finds_the_largest),
         cmocka_unit_test(quantization_equals_reference),
+        cmocka_unit_test(rounding_to_bf16_equals_reference),
         cmocka_unit_test(embeddings_equal_reference),
         cmocka_unit_test(float_layers_are_near_the_reference),
         cmocka_unit_test(dense_layers_equal_reference),

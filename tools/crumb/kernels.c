@@ -138,12 +138,25 @@ static bool has_format(const kernels_choice *c, const crumb_kernel_info *info) {
     return false;
 }
 
+/* --target says: "dpas", of a GPU perhaps with what plans are to have besides: "dpas+bf16". */
+static bool has_target(const kernels_choice *c, const crumb_kernel_info *info) {
+    const size_t n = c->target ? strcspn(c->target, "+") : 0;
+    if (!c->target) return true;
+    if (strstr(c->target, "+bf16") && !info->bf16) return false;
+    return strlen(info->target) == n && strncmp(c->target, info->target, n) == 0;
+}
+
 bool kernels_selected(const kernels_choice *c, const crumb_kernel_info *info) {
     const cli_options *o = c->options;
     if (o->kernel_op && strcmp(o->kernel_op, info->op) != 0) return false;
-    if (c->target && strcmp(c->target, info->target) != 0) return false;
+    if (!has_target(c, info)) return false;
     if (o->kernel_filter && !strstr(info->name, o->kernel_filter)) return false;
+    if (o->kernel_filter && info->bf16 && !strstr(o->kernel_filter, "bf16")) return false; /* another's, but for bf16 */
     return has_format(c, info);
+}
+
+bool kernels_timed(const kernels_choice *c, const crumb_kernel_info *info) {
+    return info->available && (!info->bf16 || info->eligible || c->options->kernel_filter) && kernels_selected(c, info);
 }
 
 /* Models trained with few bits have one activation scale per row, others one per weight group. */

@@ -44,8 +44,11 @@ static inline size_t kernels_chosen(const kernels_choice *c, const crumb_kernel_
     return c->suite->chosen(c->machine, problem);
 }
 
-/* By --op, --target, --filter and, where --bits is given, by format; not by problem. */
+/* By --op, --target, --filter and, where --bits is given, by format; not by problem. A filter finds kernels for values
+ * in bf16 where it says bf16. */
 bool kernels_selected(const kernels_choice *choice, const crumb_kernel_info *info);
+/* And runs here, and, unless a filter names it, computes with values as the device's plans have them. */
+bool kernels_timed(const kernels_choice *choice, const crumb_kernel_info *info);
 /* The problem as this kernel takes it: kernels that read floats get CRUMB_ACT_F32. */
 crumb_kernel_problem kernels_problem(const kernels_choice *choice, const crumb_kernel_info *info,
                                      const crumb_kernel_format *format, uint32_t group, kernels_shape shape);

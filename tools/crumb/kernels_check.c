@@ -3,6 +3,7 @@
 
 #include "cpu/trial.h"
 #include "host/base/checked.h"
+#include "host/base/half.h"
 #include "host/base/memory.h"
 
 #include <stdlib.h>
@@ -62,6 +63,8 @@ static crumb_status check_trial(const kernels_choice *c, size_t kernel, const ch
         crumb_linear_f32__ref(&args);
     else
         crumb_linear_i8__ref(&args);
+    for (uint64_t i = 0; p->bf16 && i < (uint64_t)p->n * p->m; i++)
+        expected[i] = crumb_bf16_to_f32(crumb_f32_to_bf16(expected[i]));
     CRUMB_TRY(c->suite->run(c->machine, kernel, knobs, t, y, err));
     compare(kernels_info(c, kernel).max_nmse, t, y, expected, out);
     return CRUMB_OK;
@@ -76,6 +79,7 @@ crumb_status kernels_check_run(const kernels_choice *c, size_t kernel, const cha
     params.normal = bounded && (*knobs || kernels_info(c, kernel).quantizes); /* some settings make a kernel quantize */
     params.has_min = !params.codebook && seed / 2 % 2;
     params.scales_f32 = seed / 4 % 2;
+    params.bf16 = kernels_info(c, kernel).bf16;
     if (seed / 8 % 2 && kernels_info(c, kernel).rank >= 0) params.super_group = super_group(&params);
     crumb_trial t;
     void *y = NULL;

@@ -115,7 +115,7 @@ static bool worth_timing(const perf_state *p, const crumb_kernel_info *info, siz
     const kernels_choice *c = &p->choice;
     crumb_kernel_problem mine = kernels_problem(c, info, p->problem.format, p->problem.group,
                                                 (kernels_shape){p->problem.m, p->problem.k, p->problem.n});
-    if (!kernels_selected(c, info) || !info->available || !kernels_takes(c, kernel, &mine)) return false;
+    if (!kernels_timed(c, info) || !kernels_takes(c, kernel, &mine)) return false;
     if (strcmp(info->target, "scalar") == 0 && !c->options->kernel_filter) return false;
     bool few = strcmp(info->op, "gemv") == 0;
     return c->options->kernel_op || c->options->kernel_filter || !few || p->problem.n <= FEW_ROWS;
@@ -212,7 +212,7 @@ static void add_time(void *user, const kernels_plans_time *t) {
 static crumb_status time_plans(const perf_state *p, size_t *n_timed, crumb_error *err) {
     for (size_t i = 0, n = 0; i < p->choice.suite->n_kernels() && !cli_interrupted(NULL); i++) {
         const crumb_kernel_info info = kernels_info(&p->choice, i);
-        if (!info.in_plans || !info.available || !kernels_selected(&p->choice, &info)) continue;
+        if (!info.in_plans || !kernels_timed(&p->choice, &info)) continue;
         if (!p->entries && n++ == 0)
             cli_print("\n%-28s %-38s %10s %7s %7s %8s\n", "kernel", "op", "us", "GB/s", "% read", "GFLOPS");
         CRUMB_TRY(kernels_plans_perf(&p->choice, i, p->entries ? add_time : print_time, p->entries, err));

@@ -40,10 +40,26 @@ static crumb_status set_cpu(pair *p, crumb_device *cpu, crumb_error *err) {
     return kernels_stage_copy_cache(&p->cpu, &p->device, err);
 }
 
+static float rounded(float x) {
+    return crumb_bf16_to_f32(crumb_f32_to_bf16(x));
+}
+
+/* Inputs that a device with values in bf16 does not change; activations are half as many bytes. */
+static void round_inputs(kernels_scene *s) {
+    for (size_t v = 0; v < s->n_values; v++) {
+        const uint64_t n = s->inputs[v] ? (uint64_t)s->n * s->values[v].width : 0;
+        for (uint64_t i = 0; i < n; i++) s->inputs[v][i] = rounded(s->inputs[v][i]);
+        s->n_bytes -= n * sizeof(uint16_t);
+    }
+    for (size_t i = 0; i < s->n_results; i++)
+        s->n_bytes -= (uint64_t)s->n * s->values[s->results[i]].width * sizeof(uint16_t);
+}
+
 static crumb_status pair_create(const kernels_choice *c, size_t kernel, const kernels_form *form, uint32_t m,
                                 uint32_t k, uint32_t n, uint64_t seed, crumb_device *cpu, pair *out, crumb_error *err) {
     *out = (pair){.choice = c, .kernel = kernel};
     CRUMB_TRY(kernels_scene_create(form, kernels_info(c, kernel).kind, m, k, n, seed, &out->scene, err));
+    if (kernels_info(c, kernel).bf16) round_inputs(&out->scene);
     CRUMB_TRY(record(out, err));
     return out->n_launches ? set_cpu(out, cpu, err) : CRUMB_OK;
 }
@@ -68,17 +84,19 @@ static bool same_bits(float a, float b) {
 static void compare_rows(const pair *p, crumb_value value, const float *got, const float *expected, size_t n,
                          char failure[KERNELS_FAILURE_BYTES]) {
     const uint32_t width = p->scene.values[value].width;
-    const double most = kernels_info(p->choice, p->kernel).max_nmse;
+    const crumb_kernel_info info = kernels_info(p->choice, p->kernel);
+    const double most = info.max_nmse;
     double error = 0, power = 0;
     for (size_t i = 0; i < n; i++) {
-        const double off = (double)got[i] - (double)expected[i];
-        if (most == 0 && !same_bits(got[i], expected[i])) {
+        const float wanted = info.bf16 ? rounded(expected[i]) : expected[i];
+        const double off = (double)got[i] - (double)wanted;
+        if (most == 0 && !same_bits(got[i], wanted)) {
             snprintf(failure, KERNELS_FAILURE_BYTES, "[%zu][%zu] is %a, not %a", i / width, i % width, (double)got[i],
-                     (double)expected[i]);
+                     (double)wanted);
             return;
         }
         error += off * off;
-        power += (double)expected[i] * (double)expected[i];
+        power += (double)wanted * (double)wanted;
     }
     if (most > 0 && !(error <= most * power))
         snprintf(failure, KERNELS_FAILURE_BYTES, "the error is %g of the result, above %g", error / power, most);

@@ -33,9 +33,11 @@ const cli_option cli_option_table[] = {
     {"--backend", CLI_TEXT, "auto|cpu|cl|ze", AT(backend), "auto", .commands = CLI_ENGINE,
      .help = "which implementation drives the device; cl: OpenCL; ze: Level Zero, which auto prefers"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_ENGINE,
-     .help = "force a kernel tier that this machine has: cpu:scalar, cpu:avx2, cpu:avxvnni, "
-             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, "
-             "cl:dpas; through Level Zero ze:portable and so on"},
+     .help =
+         "force a kernel tier that this machine has: cpu:scalar, cpu:avx2, cpu:avxvnni, "
+         "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, "
+         "cl:dpas; through Level Zero ze:portable and so on. A GPU's may end with +attention: attention over an f16 "
+         "cache on matrix instructions; +bf16: rows between ops in bf16, near the CPU's results and not the same"},
     {"-ngl --gpu-layers --n-gpu-layers", CLI_INT, "N", AT(gpu_layers), "-1", RANGE(-1, INT32_MAX),
      CLI_ENGINE | CLI_PLAN,
      .help = "so many of the last layers on the GPU, the output matrix being one, and the others on the CPU; -1: as "
@@ -209,9 +211,9 @@ const cli_option cli_option_table[] = {
      .help = "shapes of the layer: outputs x inputs x rows of activations"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_KERNELS,
      .help = "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, cpu:avxvnniint8, cpu:avx512ymm, "
-             "cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, cl:dpas"},
+             "cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, cl:dpas; cl:dpas+bf16: for values in bf16"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_TUNE,
-     .help = "OpenCL: for runs with this --target (cl:portable, cl:dp4a, cl:dpas-i8, cl:dpas)"},
+     .help = "OpenCL: for runs with this --target (cl:portable, cl:dp4a, cl:dpas-i8, cl:dpas, cl:dpas+bf16)"},
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_KERNELS | CLI_TUNE,
      .help = "how activations are quantized: as models of the format want it, not at all, or int8 with one scale per "
              "row or per weight group"},

@@ -153,7 +153,7 @@ static crumb_status time_problem(report *r, const kernels_choice *c, const crumb
     crumb_status status = kernels_turns_create(c, p, REPORT_ROUNDS, p->n <= FEW_ROWS, &turns, err);
     for (size_t i = 0; i < c->suite->n_kernels() && status == CRUMB_OK; i++) {
         const crumb_kernel_info info = kernels_info(c, i);
-        if (info.available && kernels_selected(c, &info) && info.max_n >= p->n && kernels_takes(c, i, p))
+        if (kernels_timed(c, &info) && info.max_n >= p->n && kernels_takes(c, i, p))
             status = kernels_turns_add(&turns, i, "", err);
     }
     if (status == CRUMB_OK) status = kernels_turns_run(&turns, err);
@@ -203,7 +203,7 @@ static crumb_status put_ops(report *r, const kernels_choice *c, crumb_error *err
     put(r, "\n-- %s: speeds of other ops\n", r->options.device);
     for (size_t i = 0; i < c->suite->n_kernels(); i++) {
         const crumb_kernel_info info = kernels_info(c, i);
-        if (!info.in_plans || !info.available || !kernels_selected(c, &info)) continue;
+        if (!info.in_plans || !kernels_timed(c, &info)) continue;
         if (!step(r, info.name)) return CRUMB_OK;
         const crumb_status status = kernels_plans_perf(c, i, put_time, r, err);
         if (status == CRUMB_ERR_DEVICE)
