@@ -182,7 +182,9 @@ static const char *try_device(asker *a, ze_driver_handle_t driver, ze_device_han
 
 static void judge(asker *a, ze_driver_handle_t driver, ze_device_handle_t d, crumb_cl_facts *f) {
     const char *why = NULL;
-    if (f->local_bytes < 16384 || f->max_work_group < 64)
+    if (f->local_bytes == 0 && f->max_work_group == 0)
+        why = "its driver does not say what it can do, as when the device is lost";
+    else if (f->local_bytes < 16384 || f->max_work_group < 64)
         why = "its work-groups or their memory are too small (64 work-items and 16 kB are needed)";
     else if (f->memory_bytes == 0 || f->max_alloc_bytes == 0)
         why = "the driver says that it has no memory";
