@@ -17,7 +17,7 @@ list(FILTER CRUMB_ZE_SOURCES EXCLUDE REGEX "/survey\\.c$")
 crumb_gpu_module(ze ${CRUMB_ZE_SOURCES})
 target_include_directories(crumb_ze_objects SYSTEM PRIVATE ${CRUMB_LEVEL_ZERO_HEADERS})
 
-add_executable(crumb_ze_survey tools/cl-survey/main.c cl/facts.c cl/sensors_text.c spirv/loader.c spirv/ocloc.c
+add_executable(crumb_ze_survey tools/cl-survey/main.c cl/facts.c cl/sensors_text.c spirv/api.c spirv/loader.c spirv/ocloc.c
                spirv/survey.c spirv/sysman.c host/base/error.c host/base/file.c host/base/module.c host/kernel/energy.c)
 target_include_directories(crumb_ze_survey SYSTEM PRIVATE ${CRUMB_LEVEL_ZERO_HEADERS})
 target_link_libraries(crumb_ze_survey PRIVATE crumb_options ${CMAKE_DL_LIBS})

@@ -1,6 +1,7 @@
 /* Asking every Level Zero driver of this machine for its devices. */
 #include "cl/survey.h"
 
+#include "cl/driver.h"
 #include "host/kernel/energy.h"
 #include "spirv/api.h"
 #include "spirv/ocloc.h"
@@ -40,10 +41,14 @@ static bool is_for_good(ze_result_t code) {
 typedef struct asker {
     const crumb_ze_functions *z;
     bool is_partial;
+    ze_result_t failed; /* what has failed for now, of the device that is asked; else success */
 } asker;
 
 static bool succeeds(asker *a, ze_result_t code) {
-    if (!is_for_good(code)) a->is_partial = true;
+    if (!is_for_good(code)) {
+        a->is_partial = true;
+        a->failed = code;
+    }
     return code == ZE_RESULT_SUCCESS;
 }
 
@@ -182,15 +187,18 @@ static const char *try_device(asker *a, ze_driver_handle_t driver, ze_device_han
 
 static void judge(asker *a, ze_driver_handle_t driver, ze_device_handle_t d, crumb_cl_facts *f) {
     const char *why = NULL;
-    if (f->local_bytes == 0 && f->max_work_group == 0)
-        why = "its driver does not say what it can do, as when the device is lost";
-    else if (f->local_bytes < 16384 || f->max_work_group < 64)
+    if (f->local_bytes < 16384 || f->max_work_group < 64)
         why = "its work-groups or their memory are too small (64 work-items and 16 kB are needed)";
     else if (f->memory_bytes == 0 || f->max_alloc_bytes == 0)
         why = "the driver says that it has no memory";
     else
         why = try_device(a, driver, d);
-    if (why) snprintf(f->unusable, sizeof f->unusable, "%s", why);
+    if (why && a->failed != ZE_RESULT_SUCCESS) /* what it says follows from that */
+        snprintf(f->unusable, sizeof f->unusable,
+                 "its Level Zero driver fails when it is asked: %s; try again, or --backend cl",
+                 crumb_cl_error_name((crumb_cl_code)a->failed));
+    else if (why)
+        snprintf(f->unusable, sizeof f->unusable, "%s", why);
 }
 
 static void take_driver(asker *a, ze_driver_handle_t driver, uint64_t index, crumb_cl_survey *out) {
@@ -201,6 +209,7 @@ static void take_driver(asker *a, ze_driver_handle_t driver, uint64_t index, cru
         crumb_cl_facts *f = &out->device[out->n_devices];
         *f = (crumb_cl_facts){.platform = index, .device = i};
         if (!devices[i]) continue; /* announced, and not given */
+        a->failed = ZE_RESULT_SUCCESS;
         take_properties(a, devices[i], f);
         if (!f->is_gpu) continue; /* NPUs have drivers too */
         out->n_devices++;
