@@ -24,6 +24,7 @@ from null_device import BUILD, COMMAND, DEVICES, KEYS, find_prefix, make_modules
 
 ARCHIVER = os.environ["CRUMB_ZE_ARCHIVER"]
 ARCHIVED = [], ["--synthetic", "bitnet-2b4t:ternary"]
+ALL_DEVICES = DEVICES | {"tgllp": "1x6x16", "mtl": "2x4x16"}  # those without matrix instructions are in the archive too
 LIST_COSTS = os.environ["CRUMB_LIST_COSTS"]
 CHECKS = {"ZE_ENABLE_VALIDATION_LAYER": "1", "ZE_ENABLE_PARAMETER_VALIDATION": "1", "ZE_ENABLE_HANDLE_LIFETIME": "1",
           "ZEL_ENABLE_BASIC_LEAK_CHECKER": "1"}
@@ -59,7 +60,7 @@ class Machine:
         return self.in_prefix([COMMAND, *arguments], environment)
 
     def settings(self):
-        return KEYS | {"ProductFamilyOverride": self.device, "HardwareInfoOverride": DEVICES[self.device],
+        return KEYS | {"ProductFamilyOverride": self.device, "HardwareInfoOverride": ALL_DEVICES[self.device],
                        "ZE_ENABLE_ALT_DRIVERS": str(self.libraries / "libze_intel_gpu.so.1")}
 
     def in_prefix(self, program, environment=None):
@@ -221,7 +222,7 @@ def read_programs(cache):
 def print_programs(prefix):
     """spirv/programs.txt: what some models use on each of the devices."""
     devices_of = {}
-    for device in DEVICES:
+    for device in ALL_DEVICES:
         with tempfile.TemporaryDirectory() as name:
             machine = Machine(Path(name), prefix, device)
             for model in ARCHIVED:
