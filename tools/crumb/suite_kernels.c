@@ -136,13 +136,17 @@ static crumb_status gemv_tiers(suite_state *s, const char *model, const gemv_tar
                                crumb_error *err) {
     static const char *const lower[] = {"avxvnni", "avx512ymm", "avx2"};
     const crumb_kernel_problem p = problem_of(s, t->format, t->group, shape);
-    const size_t chosen = pick(s, &p, s->tier);
+    size_t seen[1 + sizeof lower / sizeof lower[0]] = {pick(s, &p, s->tier)}, n_seen = 1;
     CRUMB_TRY(gemv_row(s, model, t, shape, NULL, err));
     for (size_t i = 0; i < sizeof lower / sizeof lower[0] && !s->tier && t->wanted_avx2 > 0; i++) {
         crumb_isa isa;
         if (!crumb_isa_parse(lower[i], &isa) || !crumb_isa_available(isa)) continue;
         const size_t kernel = pick(s, &p, lower[i]);
-        if (kernel != SIZE_MAX && kernel != chosen) CRUMB_TRY(gemv_row(s, model, t, shape, lower[i], err));
+        bool is_new = kernel != SIZE_MAX; /* look-ups serve several tiers */
+        for (size_t j = 0; j < n_seen; j++) is_new &= kernel != seen[j];
+        if (!is_new) continue;
+        seen[n_seen++] = kernel;
+        CRUMB_TRY(gemv_row(s, model, t, shape, lower[i], err));
     }
     return CRUMB_OK;
 }
