@@ -30,11 +30,14 @@ static crumb_cl_rung rung_of(const crumb_cl_facts *f, char *why, size_t size) {
     return sub_group ? CRUMB_CL_DPAS : f->has_dot_product ? CRUMB_CL_DP4A : CRUMB_CL_PORTABLE;
 }
 
-/* The next rung down whose kernels the device may have; false on the lowest. */
-static bool rung_below(const crumb_cl_facts *f, crumb_cl_rung rung, crumb_cl_rung *out) {
-    if (rung == CRUMB_CL_PORTABLE) return false;
-    *out = (crumb_cl_rung)(rung - 1);
-    if (*out == CRUMB_CL_DP4A && !f->has_dot_product) *out = CRUMB_CL_PORTABLE;
+/* What is to be tried where *rung's kernels compute wrongly: of the highest the same without 16-bit floats on matrix
+ * instructions, which may be what is wrong, then the next whose kernels the device may have; false below the lowest. */
+static bool step_down(const crumb_cl_facts *f, crumb_cl_rung *rung, bool *exact) {
+    if (*rung == CRUMB_CL_PORTABLE) return false;
+    *exact = *rung == CRUMB_CL_DPAS && !*exact;
+    if (*exact) return true;
+    *rung = (crumb_cl_rung)(*rung - 1);
+    if (*rung == CRUMB_CL_DP4A && !f->has_dot_product) *rung = CRUMB_CL_PORTABLE;
     return true;
 }
 
@@ -98,10 +101,10 @@ crumb_cl_target crumb_cl_device_most(const crumb_device *d) {
 
 /* What a target may add to its rung. */
 typedef struct extras {
-    bool blas, attention, bf16;
+    bool blas, exact, bf16;
 } extras;
 
-/* "cl:RUNG", then perhaps "+clblast", "+attention" and "+bf16", for the backend "cl". */
+/* "cl:RUNG", then perhaps "+clblast", "+exact" and "+bf16", for the backend "cl". */
 static bool parse_target(const char *target, crumb_cl_rung *rung, extras *more) {
     char name[32];
     const size_t n_backend = strlen(crumb_cl_api_used.backend);
@@ -109,7 +112,7 @@ static bool parse_target(const char *target, crumb_cl_rung *rung, extras *more) 
     const struct {
         const char *name;
         bool *wanted;
-    } all[] = {{"clblast", &more->blas}, {"attention", &more->attention}, {"bf16", &more->bf16}};
+    } all[] = {{"clblast", &more->blas}, {"exact", &more->exact}, {"bf16", &more->bf16}};
     const char *begin = target + n_backend + 1, *p = begin + strcspn(begin, "+");
     const size_t n = (size_t)(p - begin);
     for (size_t length; *p; p += length) {
@@ -125,7 +128,7 @@ static bool parse_target(const char *target, crumb_cl_rung *rung, extras *more) 
     return crumb_cl_rung_parse(name, rung);
 }
 
-/* The highest rung, or what `target` ("cl:portable") says; and CLBlast, attention on matrix instructions or values in
+/* The highest rung, or what `target` ("cl:portable") says; and CLBlast, the CPU's order of 16-bit floats or values in
  * bf16 where it says that. */
 static crumb_status choose_rung(crumb_device *d, const char *target, crumb_error *err) {
     char why[160];
@@ -135,7 +138,7 @@ static crumb_status choose_rung(crumb_device *d, const char *target, crumb_error
         !parse_target(target, &wanted, &more))
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
                           "target '%s' is not one of %s's: \"%s\" or \"%s:RUNG\" with portable, dp4a, dpas-i8 or dpas, "
-                          "and then perhaps \"+attention\", and \"+clblast\" or \"+bf16\"",
+                          "and then perhaps \"+exact\", and \"+clblast\" or \"+bf16\"",
                           target, d->label, crumb_cl_api_used.backend, crumb_cl_api_used.backend);
     if (wanted > best || (wanted == CRUMB_CL_DP4A && !d->facts.has_dot_product))
         return crumb_fail(err, CRUMB_ERR_DEVICE, "target '%s': %s has only %s: %s", target, d->label,
@@ -143,7 +146,7 @@ static crumb_status choose_rung(crumb_device *d, const char *target, crumb_error
     d->ladder = crumb_cl_device_most(d);
     d->ladder.rung = wanted;
     d->ladder.bf16 = more.bf16;
-    d->matrix_attention = more.attention;
+    d->ladder.exact = more.exact;
     return more.blas ? crumb_cl_blas_open(d, &d->blas, err) : CRUMB_OK;
 }
 
@@ -195,16 +198,17 @@ void crumb_cl_device_get_info(const crumb_device *d, crumb_device_info *out) {
     *out = (crumb_device_info){.n_threads = d->n_threads, .memory_bytes = d->facts.memory_bytes};
     snprintf(out->name, sizeof out->name, "%s", d->name);
     snprintf(out->detail, sizeof out->detail, "%.90s", d->facts.name);
-    snprintf(out->target, sizeof out->target, "%s%s", crumb_cl_rung_name(d->ladder.rung),
-             d->ladder.bf16 ? "+bf16" : "");
+    snprintf(out->target, sizeof out->target, "%s%s%s", crumb_cl_rung_name(d->ladder.rung),
+             d->ladder.exact ? "+exact" : "", d->ladder.bf16 ? "+bf16" : "");
     out->bf16 = d->ladder.bf16;
     crumb_cl_kernels_id(d, out->kernels, sizeof out->kernels);
     if (d->has_usm && d->facts.unified)
         out->shared_weight_bytes = d->facts.max_alloc_bytes; /* crumb_cl_buffer_create */
-    crumb_cl_rung lower;
-    if (rung_below(&d->facts, d->ladder.rung, &lower))
-        snprintf(out->lower_target, sizeof out->lower_target, "%s:%s%s", crumb_cl_api_used.backend,
-                 crumb_cl_rung_name(lower), d->ladder.bf16 ? "+bf16" : "");
+    crumb_cl_rung lower = d->ladder.rung;
+    bool exact = d->ladder.exact;
+    if (step_down(&d->facts, &lower, &exact))
+        snprintf(out->lower_target, sizeof out->lower_target, "%s:%s%s%s", crumb_cl_api_used.backend,
+                 crumb_cl_rung_name(lower), exact ? "+exact" : "", d->ladder.bf16 ? "+bf16" : "");
     out->memory_free_bytes =
         d->facts.memory_bytes > d->allocated_bytes ? d->facts.memory_bytes - d->allocated_bytes : 0;
 }

@@ -20,7 +20,6 @@ struct crumb_device {
     crumb_cl_driver *driver;    /* the API's own part */
     crumb_cl_queue queue;       /* in order */
     crumb_cl_queue profiling;   /* NULL until a plan is measured; may be `queue` */
-    bool matrix_attention;      /* asked for with the target */
     bool has_usm;               /* memory has addresses, also the host's that kernels use */
     struct crumb_cl_blas *blas; /* NULL: CLBlast is not asked for */
     uint64_t allocated_bytes;   /* on the device */

@@ -103,6 +103,10 @@ void crumb_cl_arg_matrix(crumb_cl_builder *b, const crumb_matrix *w) {
     crumb_cl_arg_weights(b, w->super_mins, n.super_mins);
 }
 
+crumb_matrix crumb_cl_part_matrix(const crumb_linear_part *part) {
+    return crumb_matrix_rows(part->w, 0, part->m1);
+}
+
 void crumb_cl_arg_codebook(crumb_cl_builder *b, const crumb_matrix *w) {
     crumb_cl_arg_weights(b, w->codebook, CRUMB_CODEBOOK_ENTRIES);
 }

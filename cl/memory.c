@@ -188,23 +188,24 @@ static crumb_status place_piece(crumb_device *d, crumb_buffer *b, piece *p, crum
     return CRUMB_OK;
 }
 
-static crumb_status add_piece(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes, crumb_error *err) {
+static crumb_status add_piece(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes, bool kept,
+                              crumb_error *err) {
     piece p = {.offset = offset, .n_bytes = n_bytes};
     CRUMB_TRY(place_piece(d, b, &p, err));
     CRUMB_TRY(crumb_cl_memory_write(d, &p.memory, b->host + offset, n_bytes, err));
     CRUMB_TRY(list_add(&b->pieces, &p, sizeof p, err));
-    crumb_pages_discard(b->host + offset, n_bytes);
+    if (!kept) crumb_pages_discard(b->host + offset, n_bytes);
     return CRUMB_OK;
 }
 
-crumb_status crumb_cl_buffer_commit(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes,
+crumb_status crumb_cl_buffer_commit(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes, bool kept,
                                     crumb_error *err) {
     if (offset > b->n_bytes || n_bytes > b->n_bytes - offset)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT, "bytes %llu to %llu of a buffer of %llu", (unsigned long long)offset,
                           (unsigned long long)(offset + n_bytes), (unsigned long long)b->n_bytes);
     if (b->shared || !d->has_usm || n_bytes == 0) return CRUMB_OK;
     while (atomic_flag_test_and_set(&b->busy)) crumb_thread_yield();
-    crumb_status status = add_piece(d, b, offset, n_bytes, err);
+    crumb_status status = add_piece(d, b, offset, n_bytes, kept, err);
     atomic_flag_clear(&b->busy);
     return status;
 }
@@ -280,7 +281,7 @@ crumb_status crumb_cl_weights_find(crumb_device *d, crumb_cl_copies *copies, con
     if (d->has_usm || n_bytes > b->n_bytes - offset)
         return crumb_fail(err, CRUMB_ERR_INTERNAL, "%s: weights at byte %llu were not committed", d->label,
                           (unsigned long long)offset);
-    CRUMB_TRY(add_piece(d, b, offset, n_bytes, err));
+    CRUMB_TRY(add_piece(d, b, offset, n_bytes, false, err));
     return find_piece(d, b, offset, n_bytes, out) ? CRUMB_OK : CRUMB_ERR_INTERNAL;
 }
 

@@ -44,7 +44,7 @@ crumb_status crumb_cl_weights_read(crumb_device *d, const void *host, uint64_t n
 /* Entries of the backend. */
 crumb_status crumb_cl_buffer_create(crumb_device *d, uint64_t n_bytes, const char *what, crumb_buffer **out,
                                     void **host, crumb_error *err);
-crumb_status crumb_cl_buffer_commit(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes,
+crumb_status crumb_cl_buffer_commit(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes, bool kept,
                                     crumb_error *err);
 void crumb_cl_buffer_destroy(crumb_device *d, crumb_buffer *b);
 

@@ -150,7 +150,6 @@ void crumb_cl_kernels_id(const crumb_device *d, char *out, size_t size) {
     const char *text;
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) hash = crumb_hash(hash, facts[i], strlen(facts[i]) + 1);
     for (size_t i = 0; (text = crumb_cl_text_at(i)); i++) hash = crumb_hash(hash, text, strlen(text) + 1);
-    hash = crumb_hash(hash, &d->matrix_attention, sizeof d->matrix_attention);
     hash = crumb_hash(hash, &d->ladder.bf16, sizeof d->ladder.bf16);
     snprintf(out, size, "%s %016" PRIx64, crumb_cl_api_used.backend, hash);
 }

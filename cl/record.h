@@ -48,6 +48,8 @@ void crumb_cl_arg_value(crumb_cl_builder *b, crumb_value v);                  /*
 void crumb_cl_arg_weights(crumb_cl_builder *b, const void *host, uint64_t n_bytes);
 /* codes, scales, mins, supers, super_mins of a matrix. */
 void crumb_cl_arg_matrix(crumb_cl_builder *b, const crumb_matrix *w);
+/* The rows of a part's matrix up to the last that it computes: all that the device needs to have. */
+crumb_matrix crumb_cl_part_matrix(const crumb_linear_part *part);
 void crumb_cl_arg_codebook(crumb_cl_builder *b, const crumb_matrix *w);
 /* Work-groups in dimension 0, and one dimension for rows (CRUMB_CL_NO_DIM: none) of which a group takes `tokens`. */
 crumb_status crumb_cl_launch_end(crumb_cl_builder *b, size_t groups, size_t local, uint8_t row_dim, uint32_t tokens);

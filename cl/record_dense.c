@@ -36,8 +36,9 @@ static crumb_status record_split(crumb_cl_recorder *r, const crumb_op *op, const
 
 /* What both kernels of dense weights take last. */
 static void arg_dense(crumb_cl_builder *b, const crumb_op *op, const crumb_linear_part *part) {
+    const crumb_matrix rows = crumb_cl_part_matrix(part);
     crumb_cl_arg_value(b, op->linear.add);
-    crumb_cl_arg_weights(b, part->w->codes, crumb_matrix_codes_bytes(part->w));
+    crumb_cl_arg_weights(b, rows.codes, crumb_matrix_codes_bytes(&rows));
     crumb_cl_arg_weights(b, part->bias, part->w->m * sizeof(float));
     crumb_cl_arg_value(b, part->out);
     crumb_cl_arg_u32(b, part->m0);

@@ -120,7 +120,8 @@ static uint32_t tiles_of(const crumb_linear_part *part) {
 }
 
 static void arg_part(crumb_cl_builder *b, const crumb_linear_part *part, crumb_value out) {
-    crumb_cl_arg_matrix(b, part->w);
+    const crumb_matrix rows = crumb_cl_part_matrix(part);
+    crumb_cl_arg_matrix(b, &rows);
     crumb_cl_arg_weights(b, part->bias, part->w->m * sizeof(float));
     crumb_cl_arg_value(b, out);
     crumb_cl_arg_u32(b, part->m0 / CRUMB_TILE_ROWS);

@@ -177,8 +177,7 @@ static crumb_cl_heads heads_of(const crumb_plan *p, const crumb_op *op) {
     return (crumb_cl_heads){.kv = p->kv->params.type,
                             .head_dim = op->attention.head_dim,
                             .n_head = op->attention.n_head,
-                            .n_head_kv = op->attention.n_head_kv,
-                            .matrix = p->device->matrix_attention};
+                            .n_head_kv = op->attention.n_head_kv};
 }
 
 /* A launch of one of attention's kernels, with the options for `rows`. */

@@ -62,10 +62,16 @@ static uint32_t step_k_of(const crumb_cl_kernel *kernel) {
     return kernel->step ? CRUMB_TILE_K * kernel->step : CRUMB_TILE_K;
 }
 
-/* gemv.cl's sums, one per group or slice; gemm.cl's, which slices join. */
+/* gemm.cl's PIECES > 1: rows whose numbers come from local memory. */
+static bool staged(const crumb_cl_kernel *kernel) {
+    return kernel->form == CRUMB_CL_GEMM && kernel->tokens == 64;
+}
+
+/* gemv.cl's sums, one per group or slice; gemm.cl's, which slices join, or numbers of groups. */
 static uint64_t partial_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
     uint32_t group = x_group_option(use), step_k = step_k_of(kernel);
     uint64_t n_partials = kernel->slices;
+    if (staged(kernel)) return sizeof(float) * (2u + (use->w->mins != NULL)) * kernel->tokens * sums_of_row(use);
     if (kernel->form == CRUMB_CL_PLAIN || (kernel->form == CRUMB_CL_GEMM && kernel->slices == 1)) return 0;
     if (kernel->form == CRUMB_CL_GEMV && group) n_partials = crumb_round_up(padded_k(use->w), step_k) / group;
     return n_partials * CRUMB_TILE_ROWS * sizeof(int32_t) * kernel->tokens * kernel->tiles;
@@ -99,6 +105,8 @@ static bool gemv_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
     /* dg2 has an instruction per address: sums of groups take the loop over the budget of tests/xe/machine_code.py. */
     if (kernel->sub_group == 8 && kernel->bits == 2 && kernel->tokens == 1 && group) return false;
     if (kernel->bits == 8 && kernel->tokens == 8 && use->x == 32) return false; /* as over, by an eighth */
+    /* It counts dwords of codes in 32 bits, since dg2 adds no wider numbers. */
+    if (kernel->sub_group == 8 && crumb_matrix_codes_bytes(use->w) / sizeof(uint32_t) > UINT32_MAX) return false;
     return k % 64 == 0 && (kernel->sub_group == 16 || k >= step_k);
 }
 
@@ -115,6 +123,7 @@ static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
     if (kernel->x == 32 && (group || use->input || use->w->k % (kernel->bf16 ? 8 : 4) || kernel->tokens > 16))
         return false; /* rows as surfaces */
     if (group && (kernel->slices > 1 || !kernel->groups || k / group < 2)) return false;
+    if (staged(kernel) && (group < CRUMB_TILE_K || use->x == 32)) return false;
     if ((kernel->bits == 5 || kernel->bits == 6) && !group) return false;        /* no format has rows of one scale */
     if (kernel->bits == 6 && kernel->sub_group == 8 && group > 32) return false; /* nor such groups: they would spill */
     if (group == 16) return sum_blocks(kernel) <= 8; /* beside them, codes of all tile-rows and two groups' numbers */
@@ -191,9 +200,10 @@ static int type_option(crumb_type type) {
 }
 
 bool crumb_cl_dense_fits(const crumb_cl_kernel *kernel, const crumb_matrix *w, const crumb_cl_target *target) {
-    return kernel->op == CRUMB_CL_DENSE_MATRIX && kernel->rung <= target->rung && kernel->bf16 == target->bf16 &&
-           kernel->sub_group == target->sub_group && kernel->local_size <= target->max_work_group && w->bits == 0 &&
-           kernel->type == type_option(w->type) && w->k % CRUMB_TILE_K == 0;
+    return kernel->op == CRUMB_CL_DENSE_MATRIX && !target->exact && kernel->rung <= target->rung &&
+           kernel->bf16 == target->bf16 && kernel->sub_group == target->sub_group &&
+           kernel->local_size <= target->max_work_group && w->bits == 0 && kernel->type == type_option(w->type) &&
+           w->k % CRUMB_TILE_K == 0;
 }
 
 const crumb_cl_kernel *crumb_cl_dense_select(const crumb_matrix *w, uint32_t n, const crumb_cl_target *target) {
@@ -234,8 +244,8 @@ static uint64_t matrix_local_bytes(const crumb_cl_kernel *kernel, uint32_t head_
 static bool attention_fits(const crumb_cl_kernel *kernel, const crumb_cl_heads *h, const crumb_cl_target *target) {
     if (kernel->rung > target->rung || kernel->bf16 != target->bf16) return false;
     return !kernel->sub_group ||
-           (h->matrix && kernel->sub_group == target->sub_group && h->kv == CRUMB_KV_F16 && h->head_dim % 16 == 0 &&
-            h->head_dim >= 32 && h->head_dim <= 16u * kernel->sub_group &&
+           (!target->exact && kernel->sub_group == target->sub_group && h->kv == CRUMB_KV_F16 &&
+            h->head_dim % 16 == 0 && h->head_dim >= 32 && h->head_dim <= 16u * kernel->sub_group &&
             h->n_head / h->n_head_kv <= most_queries(kernel) && kernel->local_size <= target->max_work_group &&
             matrix_local_bytes(kernel, h->head_dim) <= target->local_bytes);
 }

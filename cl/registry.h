@@ -91,6 +91,7 @@ typedef struct crumb_cl_target {
     uint32_t max_work_group;
     uint32_t xe_cores; /* 0: unknown */
     bool bf16;         /* values between ops are bf16: asked for */
+    bool exact;        /* 16-bit floats are added up in the CPU's order, so not on matrix instructions: asked for */
 } crumb_cl_target;
 
 /* How a linear layer with weights in tiles is called. */
@@ -132,13 +133,12 @@ const crumb_cl_kernel *crumb_cl_floats_select(uint32_t n, bool bf16);
 /* Bytes of split activations of n rows of k. */
 uint64_t crumb_cl_split_bytes(uint32_t n, uint32_t k);
 
-/* Attention's kernel, ATTENTION_SPLIT or ATTENTION_WHOLE: the CPU's sequence of operations, or, where they are asked
- * for and serve the heads and the cache, matrix instructions. Which it is does not depend on the number of rows, and
- * neither do results. */
+/* Attention's kernel, ATTENTION_SPLIT or ATTENTION_WHOLE: matrix instructions where the target has them and they serve
+ * the heads and the cache, else, or with `exact`, the CPU's sequence of operations. Which it is does not depend on the
+ * number of rows, and neither do results. */
 typedef struct crumb_cl_heads {
     crumb_kv_type kv;
     uint32_t head_dim, n_head, n_head_kv;
-    bool matrix; /* asked for */
 } crumb_cl_heads;
 const crumb_cl_kernel *crumb_cl_attention_select(crumb_cl_op op, const crumb_cl_heads *heads,
                                                  const crumb_cl_target *target);

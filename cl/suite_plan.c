@@ -9,8 +9,8 @@
 static void favour(const crumb_kernel_machine *m, const crumb_cl_kernel *row) {
     crumb_device *d = m->d;
     const bool matrix = row->sub_group != 0 || row->op == CRUMB_CL_SPLIT;
-    d->matrix_attention = matrix;
     if (matrix) d->ladder = m->most;
+    d->ladder.exact = !matrix;
     d->ladder.bf16 = row->bf16;
     if (row->op == CRUMB_CL_LINEAR_DENSE) d->ladder.rung = CRUMB_CL_PORTABLE;
 }
@@ -19,11 +19,9 @@ crumb_status crumb_cl_suite_plan_record(crumb_kernel_machine *m, size_t kernel, 
                                         crumb_plan **out, size_t *n_launches, crumb_error *err) {
     const crumb_cl_kernel *row = crumb_cl_suite_row(kernel);
     const crumb_cl_target ladder = m->d->ladder;
-    const bool matrix_attention = m->d->matrix_attention;
     favour(m, row);
     const crumb_status status = crumb_cl_plan_record(m->d, desc, out, err);
     m->d->ladder = ladder;
-    m->d->matrix_attention = matrix_attention;
     *n_launches = 0;
     for (size_t i = 0; status == CRUMB_OK && i < (*out)->n_launches; i++)
         *n_launches += strcmp((*out)->launches[i].name, row->name) == 0;

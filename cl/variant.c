@@ -18,7 +18,7 @@ typedef struct knob {
 
 static const knob knobs[] = {
     {"tokens", "TOKENS", KNOB_OPTION, 4, {1, 2, 4, 8}}, {"slices", "SLICES", KNOB_OPTION, 6, {1, 2, 4, 8, 16, 32}},
-    {"tiles", "TILES", KNOB_OPTION, 4, {1, 2, 4, 8}},   {"tm", "TM", KNOB_OPTION, 3, {1, 2, 4}},
+    {"tiles", "TILES", KNOB_OPTION, 4, {1, 2, 4, 8}},   {"tm", "TM", KNOB_OPTION, 4, {1, 2, 4, 8}},
     {"tn", "TN", KNOB_OPTION, 5, {1, 2, 4, 8, 16}},     {"across", "ACROSS", KNOB_OPTION, 4, {1, 2, 4, 8}},
     {"step", "STEP", KNOB_OPTION, 4, {4, 8, 16, 32}},   {"ahead", "AHEAD", KNOB_OPTION, 4, {0, 1, 2, 3}},
     {"registers", NULL, KNOB_REGISTERS, 2, {128, 256}}, {"fused", NULL, KNOB_FUSED, 1, {1}},
@@ -117,6 +117,7 @@ static bool allowed(const crumb_cl_variant *v) {
     if (tm) {
         const bool joins = kernel->slices > 1;
         if (joins && (option_of(o, "ACROSS", 1) > 1 || option_of(o, "IN_REGISTERS", 0))) return false;
+        if (tm == 8 && (joins || kernel->sub_group != 16 || !kernel->groups)) return false;
         const uint32_t sums = kernel->bits == 3 && kernel->sub_group == 16 ? 2 : 1; /* gemm.cl's SPLIT_BITS */
         return sums * tm * 8 * tn * (CRUMB_TILE_ROWS / kernel->sub_group) <=
                kernel->registers / 2u; /* beside operands */

@@ -139,9 +139,10 @@ static void shared_destroy(crumb_device *d, void *shared, uint64_t n_bytes) {
 }
 
 /* Kernels read what the host writes. */
-static crumb_status buffer_commit(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes,
+static crumb_status buffer_commit(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes, bool kept,
                                   crumb_error *err) {
     (void)d;
+    (void)kept;
     if (offset <= b->n_bytes && n_bytes <= b->n_bytes - offset) return CRUMB_OK;
     return crumb_fail(err, CRUMB_ERR_ARGUMENT, "bytes %llu to %llu of a buffer of %llu", (unsigned long long)offset,
                       (unsigned long long)(offset + n_bytes), (unsigned long long)b->n_bytes);

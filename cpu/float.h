@@ -15,9 +15,6 @@ typedef struct crumb_float_ops {
     void (*rope)(float *head, const float *cosines, const float *sines, uint32_t dims, crumb_rope_pairing pairing);
     /* out = fn(gate) * up; out may be gate or up. */
     void (*gated)(const float *gate, const float *up, uint32_t n, crumb_activation_fn fn, float *out);
-    /* s -> p in place for the first n (> 0) scores; returns m and sets *sum to l. Up to the next multiple of 8 is
-     * overwritten. */
-    float (*attention_softmax)(float *s, uint32_t n, float scale, float *sum);
     /* o = a * o + b * chunk */
     void (*attention_merge)(float *o, float a, const float *chunk, float b, uint32_t n);
     /* exp(x): relative error below 2 ulp; x is clamped to [-87.3, 88.3]. */

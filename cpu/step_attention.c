@@ -108,7 +108,6 @@ static uint32_t chunks_of(const crumb_plan *p, const crumb_row_block *block) {
  * the chunk that this thread takes next, or the same. */
 static void attend_chunk(const crumb_plan *p, const crumb_step *s, const queries *a, uint32_t chunk, uint32_t next,
                          float *m, float *l, float *o) {
-    const crumb_float_ops *ops = p->device->ops;
     uint32_t dim = s->attention.head_dim, first = chunk * CRUMB_ATTENTION_CHUNK, most = 0;
     for (uint32_t i = 0; i < a->n; i++) {
         uint32_t position = p->rows[a->row0 + i / a->group].position;
@@ -122,8 +121,8 @@ static void attend_chunk(const crumb_plan *p, const crumb_step *s, const queries
     p->kv->ops->scores(a->q, a->n, dim, keys, n_blocks, values, a->scores);
     for (uint32_t i = 0; i < a->n; i++)
         if (a->n_keys[i])
-            m[i] = ops->attention_softmax(a->scores + (size_t)i * CRUMB_ATTENTION_CHUNK, a->n_keys[i],
-                                          s->attention.scale, &l[i]);
+            m[i] = p->kv->ops->softmax(a->scores + (size_t)i * CRUMB_ATTENTION_CHUNK, a->n_keys[i], s->attention.scale,
+                                       &l[i]);
     p->kv->ops->values(a->scores, a->n, a->n_keys, dim, values, a->keys + next * chunk_bytes, o);
 }
 

@@ -281,11 +281,12 @@ typedef struct crumb_backend {
          * read). Ops name weights by the host's addresses, whatever the device makes of them. */
         crumb_status (*buffer_create)(crumb_device *d, uint64_t n_bytes, const char *what, crumb_buffer **out,
                                       void **host, crumb_error *err);
-        /* The host has written [offset, offset + n_bytes) for good, and will neither write nor read it again: a device
-         * with memory of its own copies it there now and gives the host's pages back. What one op names (a matrix, a
-         * vector) must lie within one committed range. Before the first plan is recorded every byte that ops name is
-         * committed. Several threads may commit at once. */
-        crumb_status (*buffer_commit)(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes,
+        /* The host has written [offset, offset + n_bytes) for good: a device with memory of its own copies it there
+         * now. Unless they are `kept`, the host will not read these bytes again either, and such a device gives their
+         * pages back; kept ones, and those that are never committed, other devices' ops may name as well. What one op
+         * names (a matrix, a vector) must lie within one committed range. Before the first plan is recorded every byte
+         * that ops name is committed. Several threads may commit at once. */
+        crumb_status (*buffer_commit)(crumb_device *d, crumb_buffer *b, uint64_t offset, uint64_t n_bytes, bool kept,
                                       crumb_error *err);
         /* The n_bytes that ops name by `host`, also after the host's pages have gone. */
         crumb_status (*buffer_read)(crumb_device *d, const void *host, uint64_t n_bytes, void *to, crumb_error *err);
@@ -344,6 +345,6 @@ typedef struct crumb_module {
 } crumb_module;
 
 #define CRUMB_MODULE_SYMBOL "crumb_module_entry"
-enum { CRUMB_MODULE_INTERFACE = 12 };
+enum { CRUMB_MODULE_INTERFACE = 13 };
 
 #endif

@@ -169,9 +169,10 @@ typedef struct crumb_chat {
     const char *source; /* the template's text, or "chatml"; NULL: the model's own */
     const crumb_message *messages;
     size_t n_messages;
-    const char *tools; /* that the model may call: a JSON list of {"type": "function", "function": {"name": ...,
-                        * "description": ..., "parameters": a JSON schema}}, as transformers takes it; NULL: none */
-    bool answer;       /* the tokens end where the assistant's answer begins; true by default */
+    const char *tools;       /* that the model may call: a JSON list of {"type": "function", "function": {"name": ...,
+                              * "description": ..., "parameters": a JSON schema}}, as transformers takes it; NULL: none */
+    bool answer;             /* the tokens end where the assistant's answer begins; true by default */
+    const char *source_name; /* the file that source is from, for messages; NULL: none */
 } crumb_chat;
 
 CRUMB_API crumb_chat crumb_chat_default(void);

@@ -1,12 +1,16 @@
 #include "scheduler/balance.h"
 
+#include <math.h>
+
 static const float old_weight = 0.3f;
 static const float least_band = 0.04f, most_band = 0.4f;
 static const float least_part = 1.0f / 64; /* of an equal share: the floor of a ratio */
+static const float mean_noise = 0.5f;      /* of the noise of ops: an average of CALM_OPS is nearly never off by more */
 
 enum {
-    FIRST_OPS = 4,       /* in which every reading counts */
-    CALM_OPS = 32,       /* that are averaged */
+    FIRST_OPS = 4, /* in which every reading counts */
+    CALM_OPS = 32, /* that are averaged at least */
+    MOST_CALM_OPS = 4096,
     FIRST_IDLE_OPS = 8,  /* after which a core is measured again: it may have been away for a moment */
     LAST_IDLE_OPS = 256, /* the same for one that has been slow for long, and holds up the op that measures it */
     NOISE_MEMORY = 64,   /* ops */
@@ -19,18 +23,20 @@ void crumb_balance_init(crumb_balance *b, int n_cores) {
 
 /* ---- splitting --------------------------------------------------------------------------------------------- */
 
-/* Of the first n cores: the one that would end first with one more unit. */
-static int next_to_end(const crumb_balance *b, int n, const uint32_t *units) {
-    int best = 0;
-    float earliest = 0;
+/* Gives each of the units that are left to the core that would end first with one more. */
+static void give_rest(const crumb_balance *b, int n, uint32_t n_left, uint32_t *units) {
+    float per_unit[CRUMB_BALANCE_MAX_CORES] = {0}, end[CRUMB_BALANCE_MAX_CORES] = {0}; /* with one more */
     for (int i = 0; i < n; i++) {
-        const float end = (float)(units[i] + 1) / b->ratio[i];
-        if (i == 0 || end < earliest) {
-            best = i;
-            earliest = end;
-        }
+        per_unit[i] = 1 / b->ratio[i];
+        end[i] = (float)(units[i] + 1) * per_unit[i];
     }
-    return best;
+    for (; n_left > 0; n_left--) {
+        int first = 0;
+        for (int i = 1; i < n; i++)
+            if (end[i] < end[first]) first = i;
+        units[first]++;
+        end[first] += per_unit[first];
+    }
 }
 
 static void give_probe(const crumb_balance *b, int n, uint32_t *units) {
@@ -46,12 +52,13 @@ void crumb_balance_split(const crumb_balance *b, int n, uint32_t n_units, uint32
     uint32_t units[CRUMB_BALANCE_MAX_CORES] = {0}, left = n_units;
     float sum = 0;
     for (int i = 0; i < n; i++) sum += b->ratio[i];
+    const double per_ratio = (double)n_units / (double)sum;
     for (int i = 0; i < n; i++) {
-        units[i] = (uint32_t)((double)n_units * (double)(b->ratio[i] / sum));
+        units[i] = (uint32_t)((double)b->ratio[i] * per_ratio);
         if (units[i] > left) units[i] = left;
         left -= units[i];
     }
-    for (; left > 0; left--) units[next_to_end(b, n, units)]++;
+    give_rest(b, n, left, units);
     if (n_units) give_probe(b, n, units);
     bounds[0] = 0;
     for (int i = 0; i < n; i++) bounds[i + 1] = bounds[i] + units[i];
@@ -87,19 +94,21 @@ static int judge(const crumb_balance *b, int n, const uint32_t *units, const uin
 static bool outside(crumb_balance *b, int n, const float *wanted) {
     const float twice = 2 * b->noise, capped = twice < most_band ? twice : most_band;
     const float band = capped > least_band ? capped : least_band;
-    const uint32_t was_slow = b->slow, was_fast = b->fast;
+    uint32_t slow = 0, fast = 0;
     float worst = 0;
-    b->slow = b->fast = 0;
     for (int i = 0; i < n; i++) {
         if (wanted[i] == 0) continue;
-        const float off = wanted[i] / b->ratio[i] - 1, size = off < 0 ? -off : off;
-        if (size > worst) worst = size;
-        if (off < -band) b->slow |= 1u << i;
-        if (off > band) b->fast |= 1u << i;
+        const float off = wanted[i] / b->ratio[i] - 1, size = fabsf(off); /* noise: no branch here is predicted */
+        worst = size > worst ? size : worst;
+        slow |= (uint32_t)(off < -band) << i;
+        fast |= (uint32_t)(off > band) << i;
     }
+    const bool again = (slow & b->slow) || (fast & b->fast);
+    b->slow = slow;
+    b->fast = fast;
     if (worst > 2 * band) worst = 2 * band; /* one interrupt is no noise */
     b->noise += (worst - b->noise) / NOISE_MEMORY;
-    return (b->slow & was_slow) || (b->fast & was_fast);
+    return again;
 }
 
 /* ratio = a ratio + (1 - a) wanted, none below the floor, sum 1. */
@@ -119,14 +128,24 @@ static void move(crumb_balance *b, int n, const float *wanted) {
     b->version++;
 }
 
+/* Whether a core's average is off by more than noise explains, or so exact that it does not matter. If ratios moved
+ * after every average, each op of the next token would be divided anew for nothing. */
+static bool tells(const crumb_balance *b, const float *mean) {
+    const float explained = b->noise * mean_noise * sqrtf((float)CALM_OPS / (float)b->n_calm);
+    if (b->n_calm >= MOST_CALM_OPS) return true;
+    for (int i = 0; i < b->n_cores; i++)
+        if (fabsf(mean[i] - b->ratio[i]) > explained * b->ratio[i]) return true;
+    return false;
+}
+
 /* A reading inside the band. Cores that an op did not measure keep their ratio in its average. */
 static void average(crumb_balance *b, int n, const float *wanted) {
     for (int i = 0; i < n; i++) b->calm[i] += wanted[i] > 0 ? wanted[i] : b->ratio[i];
     for (int i = n; i < b->n_cores; i++) b->calm[i] += b->ratio[i];
-    if (++b->n_calm < CALM_OPS) return;
+    if (++b->n_calm % CALM_OPS) return;
     float mean[CRUMB_BALANCE_MAX_CORES];
-    for (int i = 0; i < b->n_cores; i++) mean[i] = b->calm[i] / CALM_OPS;
-    move(b, b->n_cores, mean);
+    for (int i = 0; i < b->n_cores; i++) mean[i] = b->calm[i] / (float)b->n_calm;
+    if (tells(b, mean)) move(b, b->n_cores, mean);
 }
 
 /* Returns whether this op has measured the core that was idle so long. */

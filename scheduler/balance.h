@@ -7,9 +7,9 @@
  *     r_i  = a r_i + (1 - a) r_i'                a = 0.3
  *
  * with two additions against noise. A core counts as changed when it is off by more than the dead band twice running,
- * in the same direction; one late reading (an interrupt) moves nothing. Inside the band readings are averaged, and move
- * the ratios once in 32 ops: small differences are found, and noise is not followed. The band is as wide as the noise
- * that is seen.
+ * in the same direction; one late reading (an interrupt) moves nothing. Inside the band readings are averaged, over 32
+ * ops or more, until the average differs by more than noise explains: small differences are found, and noise is not
+ * followed. The band is as wide as the noise that is seen.
  *
  * Pure logic: no clock, no threads, no allocation. One crumb_balance is for one class of kernels in one phase, since a
  * core's ratio depends on what it does: computing or waiting for memory.

@@ -74,6 +74,18 @@ bool crumb_cost_of_layer(const crumb_profile_device *d, const crumb_cost_layer *
 
 /* ---- two ----------------------------------------------------------------------------------------------------- */
 
+/* Each device reads what the other one has written. */
+static double exchange_ns(const crumb_profile_device *a, const crumb_profile_device *b, const crumb_cost_layer *layer,
+                          const extent *e) {
+    const double slower_us = a->exchange_us > b->exchange_us ? a->exchange_us : b->exchange_us;
+    double ns = e->batches * 1e3 * slower_us * (layer->head ? HEAD_EXCHANGES : LAYER_EXCHANGES);
+    const crumb_profile_device *const both[] = {a, b};
+    for (int i = 0; i < 2; i++)
+        if (both[i]->kind == CRUMB_PROFILE_DISCRETE)
+            ns += e->rows * (double)layer->exchanged_bytes / both[i]->transfer_gb_s;
+    return ns;
+}
+
 bool crumb_cost_of_split(const crumb_profile_device *a, const crumb_profile_device *b, const crumb_cost_layer *layer,
                          const crumb_cost_phase *phase, double share, crumb_cost *out) {
     crumb_cost of_a, of_b;
@@ -82,9 +94,8 @@ bool crumb_cost_of_split(const crumb_profile_device *a, const crumb_profile_devi
     const bool a_last = of_a.ns >= of_b.ns;
     *out = a_last ? of_a : of_b;
     out->bytes = of_a.bytes + of_b.bytes;
-    const double slower_us = a->exchange_us > b->exchange_us ? a->exchange_us : b->exchange_us;
-    out->exchange_ns =
-        extent_of(layer, phase).batches * 1e3 * slower_us * (layer->head ? HEAD_EXCHANGES : LAYER_EXCHANGES);
+    const extent e = extent_of(layer, phase);
+    out->exchange_ns = exchange_ns(a, b, layer, &e);
     finish(out);
     if (!known_a || !known_b) out->ns = INFINITY;
     return known_a && known_b;

@@ -19,6 +19,7 @@ typedef struct crumb_cost_layer {
     uint64_t attention_macs;                 /* per row and position that it attends to */
     uint64_t kv_bytes;                       /* its keys and values of one position */
     uint64_t vector_bytes;                   /* of one row, that it hands to the next layer */
+    uint64_t exchanged_bytes;                /* of one row, that two devices exchange where the layer is split */
     uint64_t resident_bytes;                 /* all that it keeps in memory, KV apart */
     bool head;
 } crumb_cost_layer;
@@ -54,7 +55,7 @@ bool crumb_cost_of_layer(const crumb_profile_device *d, const crumb_cost_layer *
                          double share, bool together, crumb_cost *out);
 
 /* The same split between two: `share` on a, the rest on b, with their exchanges, of which a layer takes 4 and the head
- * 1. */
+ * 1; what they exchange lies in the host's memory, and crosses to a card with memory of its own. */
 bool crumb_cost_of_split(const crumb_profile_device *a, const crumb_profile_device *b, const crumb_cost_layer *layer,
                          const crumb_cost_phase *phase, double share, crumb_cost *out);
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    MAX_PATTERNS = 2 * CRUMB_PROFILE_MAX_DEVICES * CRUMB_PROFILE_MAX_DEVICES,
+    MAX_PATTERNS = 3 * CRUMB_PROFILE_MAX_DEVICES * CRUMB_PROFILE_MAX_DEVICES,
     MAX_LAYERS = 1 << 16,
     MAX_COMPLEXITY = 8
 };
@@ -33,7 +33,6 @@ typedef struct search {
     choice best, first; /* first: the best of all that do not fit, for the message */
     uint64_t least_excess;
     size_t fullest;
-    bool copies; /* some candidate was left out because weights would lie in two memories */
 } search;
 
 /* ---- candidates ---------------------------------------------------------------------------------------------- */
@@ -48,12 +47,32 @@ static void add(const crumb_place_frame *f, crumb_phase phase, const crumb_patte
     crumb_pattern_cost(f, pattern, phase, NULL, &list->sum[list->n++]);
 }
 
+static bool is_card(const crumb_place_frame *f, uint8_t device) {
+    return f->p.machine->device[device].kind == CRUMB_PROFILE_DISCRETE;
+}
+
+static void add_split(const crumb_place_frame *f, crumb_phase phase, uint8_t a, uint8_t b, double share,
+                      pattern_list *list) {
+    const crumb_pattern q = {.kind = CRUMB_PATTERN_SPLIT, .a = a, .b = b, .share = share};
+    if (share > 0 && share < 1) add(f, phase, &q, list);
+}
+
+/* With the part that balances the phase; a card's weights are divided for both phases, by the part of either. */
+static void add_splits(const crumb_place_frame *f, crumb_phase phase, uint8_t a, uint8_t b, pattern_list *list) {
+    const bool divided = is_card(f, a) || is_card(f, b);
+    if (phase == CRUMB_PHASE_PREFILL && f->p.whole_prefill && !divided) return;
+    if (f->p.split >= 0) return add_split(f, phase, a, b, f->p.split, list);
+    const double of_prefill = crumb_pattern_balance(f, a, b, CRUMB_PHASE_PREFILL),
+                 of_decode = crumb_pattern_balance(f, a, b, CRUMB_PHASE_DECODE);
+    const bool differ = of_prefill < of_decode || of_prefill > of_decode;
+    if (divided || phase == CRUMB_PHASE_DECODE) add_split(f, phase, a, b, of_decode, list);
+    if ((divided && differ) || (!divided && phase == CRUMB_PHASE_PREFILL)) add_split(f, phase, a, b, of_prefill, list);
+}
+
 /* A GPU comes first in a pair, the processor last. */
 static void add_pair(const crumb_place_frame *f, crumb_phase phase, uint8_t a, uint8_t b, pattern_list *list) {
-    crumb_pattern q = {.kind = CRUMB_PATTERN_SPLIT, .a = a, .b = b, .share = f->p.split};
-    if (f->p.split < 0) q.share = crumb_pattern_balance(f, a, b, phase);
-    const bool may_split = phase == CRUMB_PHASE_DECODE || !f->p.whole_prefill;
-    if (may_split && q.share > 0 && q.share < 1) add(f, phase, &q, list);
+    crumb_pattern q = {.kind = CRUMB_PATTERN_TURNS, .a = a, .b = b};
+    add_splits(f, phase, a, b, list);
     if (f->p.split > 0) return;
     q.kind = CRUMB_PATTERN_TURNS;
     add(f, phase, &q, list);
@@ -116,10 +135,7 @@ static void consider(search *s, const crumb_pattern *prefill, const crumb_cost *
     size_t fullest = 0;
     choice c = {.pattern = {*prefill, *decode}, .complexity = complexity_of(prefill, decode)};
     if (!isfinite(prefill_cost->ns) || !isfinite(decode_cost->ns)) return;
-    if (!s->f->p.copies && crumb_pattern_copies(s->f, prefill, decode)) {
-        s->copies = true;
-        return;
-    }
+    if (!s->f->p.copies && crumb_pattern_copies(s->f, prefill, decode)) return;
     crumb_pattern_memory(s->f, prefill, decode, bytes);
     const uint64_t excess = crumb_place_excess(s->f, bytes, &fullest);
     c.fits = excess == 0;
@@ -227,11 +243,6 @@ static void consider_all(search *s) {
 
 static crumb_status fail_to_fit(const search *s, crumb_error *err) {
     char name[CRUMB_PLACE_NAME_BYTES];
-    if (s->least_excess == 0 && s->copies)
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT,
-                          "machine '%s': layers that are split only while decoding would have weights in two memories, "
-                          "since a card's is its own; -ngl gives whole layers to it",
-                          s->f->p.machine->name);
     if (s->least_excess == 0)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
                           "machine '%s': no device has figures for all that this model computes",

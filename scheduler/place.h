@@ -27,7 +27,8 @@ typedef struct crumb_place_problem {
                    * -1: as it pays */
     bool copies;  /* a layer's weights may lie in the host's memory and in a card's: prefill on one and decoding on the
                    * other  takes both. Without, weights exist once */
-    bool whole_prefill; /* no layer is split while a prompt is computed: what the engine can carry out */
+    bool whole_prefill; /* no layer is split while a prompt is computed, but between a card and another device, whose
+                         * weights are then divided for both phases: what the engine can carry out */
     double margin;      /* by this part of its time a more involved placement must be faster; 0: 0.02 */
     const crumb_correction *correction; /* NULL: none */
 } crumb_place_problem;

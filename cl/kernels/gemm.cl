@@ -6,7 +6,7 @@
  * Arguments: linear.cl's, but for codebook, which is not read. q and codes begin at a multiple of 64 bytes, and K' is at
  * least 64. scratch: X=32: TOKENS * (K'' + 4 * (scales of a row + sums of a row)) bytes; K'' = K' rounded up to 128. With
  * IN_REGISTERS=1 it is not used, x begins at a multiple of 64 bytes, its rows have whole 16 bytes, and it is finite. Behind it, with
- * SLICES > 1, 64 * TOKENS * TN * SLICES bytes.
+ * SLICES > 1, 64 * TOKENS * TN * SLICES bytes; with TM=8 (2 + MINS) * 4 * TOKENS * (sums of a row).
  * Work-groups: (as linear.cl's, with TILES = TN * ACROSS; ceil(rows / TOKENS)), TOKENS = TM * 8.
  * Local size: SUB_GROUP * ACROSS * SLICES.
  *
@@ -18,8 +18,9 @@
  *   X, MINS, PARTS, GATED  linear.cl; with GATED part 0's results wait in y for part 1's
  *   -D SUB_GROUP=16|8  16: loads are 2D blocks (Xe2 and later), zeros outside a surface. 8 (dg2, arl-h): plain blocks
  *   -D MUL=0|1|2       1: `mul` is 1; 2: with BITS=1, it is 2; 0: whatever it is
- *   -D TM=1|2|4        -D TN=n   sums take TM * TN * 8 registers (of 8 items: twice that; of 3 bits with SUB_GROUP=16 and
- *                      X_GROUP=0 too): more than half of what a thread has makes it spill
+ *   -D TM=1|2|4|8      -D TN=n   sums take TM * TN * 8 registers (of 8 items: twice that; of 3 bits with SUB_GROUP=16 and
+ *                      X_GROUP=0 too): more than half of what a thread has makes it spill. 8: with SUB_GROUP=16, X=8
+ *                      and X_GROUP of 32 or more; an operand, once put together, then meets 64 rows, 16 after 16
  *   -D IN_REGISTERS=0|1  1: with SUB_GROUP=16, X=32, X_GROUP=0, INPUT=0, X_ORDER=8, SLICES=1: quantize in registers; TM is
  *                      1 or 2
  *   -D ACROSS=n        sub-groups of a work-group that take other tile-rows
@@ -35,13 +36,15 @@
 #else
 #define STEP (SUB_GROUP == 16 ? 4 : 2)
 #endif
-#if TM == 1
-#define TOKENS 8
-#elif TM == 2
-#define TOKENS 16
+#define TOKENS (TM * 8)
+#if TM == 1 /* rows of activations that are loaded at once */
+#define PIECE 8
+#elif TM == 4
+#define PIECE 32
 #else
-#define TOKENS 32
+#define PIECE 16
 #endif
+#define PIECES (TOKENS / PIECE)
 #define SIZE   (SUB_GROUP * ACROSS * SLICES)
 #define HALVES (TILE_ROWS / SUB_GROUP)
 #define BLOCKS (TN * HALVES) /* of SUB_GROUP rows of weights, of a sub-group */
@@ -83,7 +86,7 @@ int8 OVERLOAD MULTIPLY(a_rows a, b_columns b, int8 acc);
 /* What of a launch the loop needs. */
 typedef struct {
     global const uint *codes; /* of the sub-group's first tile-row */
-    Q_READ int *q, *qsum;     /* of the work-group's first row */
+    Q_READ int *q, *qsum;     /* of the work-group's first row; a surface begins with the batch's */
     Q_READ float *sx;
     uint first, last;         /* row `first` of the batch is row 0 of the work-group; beyond row `last` none is stored */
     uint k_padded, n_blocks, n_tiles, slice;
@@ -93,6 +96,7 @@ typedef struct {
     uint n, k;
     local const int *start; /* with VIA_BASE: what groups' sums begin with, 8 x 16 times */
     local int *partials;    /* with SLICES > 1: [slice][block of rows][TOKENS][SUB_GROUP] */
+    local const float *staged; /* with PIECES > 1: [group][STAGED_ROW] */
 } operands;
 
 /* Beyond the last tile-row of a part the same one is read again. */
@@ -119,12 +123,12 @@ INLINE global const uint *tile_row(private const operands *o, uint j) {
 #else
 #define B_2D_ROWS 1
 #endif
-#define A_2D(op) JOIN(intel_sub_group_2d_block_##op, JOIN(_8b_, JOIN(TOKENS, r32x1c)))
+#define A_2D(op) JOIN(intel_sub_group_2d_block_##op, JOIN(_8b_, JOIN(PIECE, r32x1c)))
 #define B_2D(op) JOIN(intel_sub_group_2d_block_##op, JOIN(_32b_, JOIN(B_2D_ROWS, r16x1c)))
 #if VALUES == 16
-#define X_READ JOIN(JOIN(intel_sub_group_2d_block_read_16b_, TOKENS), r16x2c) /* the 32 of a block at once */
+#define X_READ JOIN(JOIN(intel_sub_group_2d_block_read_16b_, PIECE), r16x2c) /* the 32 of a block at once */
 #else
-#define X_READ JOIN(JOIN(intel_sub_group_2d_block_read_32b_, TOKENS), r16x1c)
+#define X_READ JOIN(JOIN(intel_sub_group_2d_block_read_32b_, PIECE), r16x1c)
 #endif
 void OVERLOAD A_2D(read)(global void *base, int width, int height, int pitch, int2 at, private ushort *out);
 void OVERLOAD A_2D(prefetch)(global void *base, int width, int height, int pitch, int2 at);
@@ -153,24 +157,24 @@ INLINE uint code_bits(x_lane x, float to_code) {
 }
 
 /* An item has elements 2 l and 2 l + 1 of a row, which are k = l and 16 + l. */
-INLINE void load_a(private const operands *o, uint block, uint n, ushort a[STEP][TOKENS]) {
+INLINE void load_a(private const operands *o, uint piece, uint block, uint n, ushort a[STEP][PIECE]) {
     int width = (int)(o->k * sizeof(crumb_value));
     UR for (uint u = 0; u < STEP; u++) {
-        x_lane both[2 * TOKENS];
-        private x_lane *low = both, *high = both + TOKENS;
+        x_lane both[2 * PIECE];
+        private x_lane *low = both, *high = both + PIECE;
         int k = (int)((block + u) * TILE_K);
         X_READ((global void *)o->x, width, (int)o->n, width, (int2)(k, (int)o->first), low);
 #if VALUES == 32
         X_READ((global void *)o->x, width, (int)o->n, width, (int2)(k + 16, (int)o->first), high);
 #endif
-        UR for (uint t = 0; t < TOKENS; t++) {
+        UR for (uint t = 0; t < PIECE; t++) {
             float to_code = intel_sub_group_shuffle(o->to_code, t);
             a[u][t] = (ushort)((code_bits(low[t], to_code) & 0xff) | code_bits(high[t], to_code) << 8);
         }
     }
 }
 #else
-INLINE void load_a(private const operands *o, uint block, uint n, ushort a[STEP][TOKENS]) {
+INLINE void load_a(private const operands *o, uint piece, uint block, uint n, ushort a[STEP][PIECE]) {
     UR for (uint u = 0; u < STEP; u++) {
 #if X == 32
         UR for (uint i = 0; i < TM; i++) {
@@ -179,8 +183,8 @@ INLINE void load_a(private const operands *o, uint block, uint n, ushort a[STEP]
             UR for (uint r = 0; r < 8; r++) a[u][i * 8 + r] = ((private const ushort *)&eight)[r];
         }
 #else
-        A_2D(read)((global void *)o->q, (int)o->k_padded, (int)(o->last + 1), (int)o->k_padded,
-                   (int2)((int)((block + u) * TILE_K), 0), a[u]);
+        A_2D(read)((global void *)o->q, (int)o->k_padded, (int)(o->first + o->last + 1), (int)o->k_padded,
+                   (int2)((int)((block + u) * TILE_K), (int)(o->first + piece * PIECE)), a[u]);
 #endif
     }
 }
@@ -192,8 +196,8 @@ INLINE void fetch_step(private const operands *o, uint block) {
             B_2D(prefetch)((global void *)tile_row(o, j), 64, (int)(o->n_blocks * BITS), 64, (int2)(0, (int)(block * BITS + i)));
 #if X != 32
     UR for (uint u = 0; u < STEP; u++)
-        A_2D(prefetch)((global void *)o->q, (int)o->k_padded, (int)(o->last + 1), (int)o->k_padded,
-                       (int2)((int)((block + u) * TILE_K), 0));
+        A_2D(prefetch)((global void *)o->q, (int)o->k_padded, (int)(o->first + o->last + 1), (int)o->k_padded,
+                       (int2)((int)((block + u) * TILE_K), (int)o->first));
 #endif
 }
 
@@ -214,7 +218,7 @@ INLINE void load_b(private const operands *o, uint j, uint block, uint n, uint b
 }
 
 /* Of 8 rows 32 bytes each lie together. */
-INLINE void load_a(private const operands *o, uint block, uint n, uint a[STEP][TOKENS]) {
+INLINE void load_a(private const operands *o, uint piece, uint block, uint n, uint a[STEP][PIECE]) {
     UR for (uint u = 0; u < n; u++)
         UR for (uint i = 0; i < TM; i++) {
             uint at = X == 32 ? (block + u) * TM + i : min(i, o->last / 8) * o->n_blocks + block + u;
@@ -272,7 +276,7 @@ INLINE b_columns high_columns(private const uint *b, uint u, uint h) {
 #endif
 
 /* The sums of activations: products with codes of 1. */
-INLINE void add_codes(a_lane a[STEP][TOKENS], int8 qsums[TM]) {
+INLINE void add_codes(a_lane a[STEP][PIECE], int8 qsums[TM]) {
     const uint one = BITS <= 2 ? 0x55555555u : BITS <= 6 ? 0x11111111u : 0x01010101u;
     UR for (uint u = 0; u < STEP; u++)
         UR for (uint i = 0; i < TM; i++) qsums[i] = MULTIPLY(rows_of(a[u], i), (b_columns)one, qsums[i]);
@@ -321,25 +325,60 @@ INLINE void load_scales(private const operands *o, global const uchar *values, g
 }
 #endif
 
-/* A group's numbers of the activations: item r of set s has row SUB_GROUP * s + r. */
+/* A group's numbers of the activations: item r of set s has row SUB_GROUP * s + r. With PIECES > 1 they would take too
+ * large a part of the loop over groups, and come from local memory: the work-group puts them there before. */
 typedef struct {
     float minuend[ROW_SETS], sx[ROW_SETS], x_sum[ROW_SETS], row_sx[ROW_SETS]; /* sx or row_sx is 1 */
     int correction[ROW_SETS];
     int8 qsums[TM]; /* with IN_REGISTERS */
 } row_numbers;
 
-INLINE void load_rows(private const operands *o, uint g, private row_numbers *z) {
+/* Set s's of row t. */
+INLINE void load_row(private const operands *o, uint t, uint g, uint s, private row_numbers *z) {
     uint n_groups = GROUPS_OF(o->k_padded);
+    int qsum = IN_REGISTERS ? 0 : o->qsum[t * n_groups + g];
+    z->sx[s] = ROW_SCALE ? 1.0f : o->sx[t * n_groups + g];
+    z->row_sx[s] = ROW_SCALE ? o->sx[t] : 1.0f;
+    z->correction[s] = o->sub * qsum;
+    z->minuend[s] = fma((float)o->sub, (float)qsum, as_float(FLOAT_BASE));
+    z->x_sum[s] = z->sx[s] * (float)qsum;
+}
+
+INLINE void load_rows(private const operands *o, uint g, private row_numbers *z) {
+    UR for (uint s = 0; s < ROW_SETS; s++) load_row(o, min(s * SUB_GROUP + (uint)LANE, o->last), g, s, z);
+}
+
+#if PIECES > 1
+/* [group][what is subtracted, scale, with MINS sum][TOKENS] */
+#define STAGED_ROW ((2 + MINS) * TOKENS)
+
+/* The whole work-group's part. */
+INLINE void stage_rows(private const operands *o, local float *staged) {
+    uint n_groups = GROUPS_OF(o->k_padded);
+    for (uint t = get_local_id(0) / SUB_GROUP; t < TOKENS; t += ACROSS)
+        for (uint g = LANE; g < n_groups; g += SUB_GROUP) {
+            row_numbers z;
+            local float *to = staged + g * STAGED_ROW + t;
+            load_row(o, min(t, o->last), g, 0, &z);
+            to[0] = VIA_BASE ? z.minuend[0] : as_float(z.correction[0]);
+            to[TOKENS] = z.sx[0];
+            if (MINS) to[2 * TOKENS] = z.x_sum[0];
+        }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+INLINE void load_staged(private const operands *o, uint g, private row_numbers *z) {
+    local const uint *from = (local const uint *)(o->staged + g * STAGED_ROW);
+    uint8 two = intel_sub_group_block_read8(from);
+    uint4 x_sum = MINS ? intel_sub_group_block_read4(from + 2 * TOKENS) : 0;
     UR for (uint s = 0; s < ROW_SETS; s++) {
-        uint t = min(s * SUB_GROUP + (uint)LANE, o->last);
-        int qsum = IN_REGISTERS ? 0 : o->qsum[t * n_groups + g];
-        z->sx[s] = ROW_SCALE ? 1.0f : o->sx[t * n_groups + g];
-        z->row_sx[s] = ROW_SCALE ? o->sx[t] : 1.0f;
-        z->correction[s] = o->sub * qsum;
-        z->minuend[s] = fma((float)o->sub, (float)qsum, as_float(FLOAT_BASE));
-        z->x_sum[s] = z->sx[s] * (float)qsum;
+        z->correction[s] = ((private const int *)&two)[s];
+        z->minuend[s] = as_float(z->correction[s]);
+        z->sx[s] = ((private const float *)&two)[ROW_SETS + s];
+        z->x_sum[s] = ((private const float *)&x_sum)[s];
     }
 }
+#endif
 
 /* What the item that has it says of a row. */
 INLINE float float_of_row(private const float *of_sets, uint row) {
@@ -416,65 +455,82 @@ typedef struct {
 
 INLINE void load_group(private const operands *o, private const target *to, uint g, private group_numbers *group) {
     private const part *w = to->w;
+#if PIECES > 1
+    load_staged(o, g, &group->z);
+#else
     load_rows(o, g, &group->z);
+#endif
     load_scales(o, w->scales, w->supers, w->tile0 + to->tile, g, group->scale);
     if (MINS) load_scales(o, w->mins, w->super_mins, w->tile0 + to->tile, g, group->smallest);
 }
 
-/* Adds a group to the results of tile-row j. */
-INLINE void add_tile_row(private const operands *o, private const group_numbers *group, a_lane a[STEP][TOKENS], uint j,
-                         private const uint *b, float8 results[BLOCKS][TM]) {
-    UR for (uint c = j * HALVES; c < (j + 1) * HALVES; c++) {
-        b_columns columns[STEP];
-        UR for (uint u = 0; u < STEP; u++) columns[u] = columns_of(b, u, c % HALVES);
+/* The operands of a tile-row for a step. */
+typedef struct {
+    b_columns columns[HALVES][STEP], high[HALVES][STEP]; /* high: with SPLIT_BITS */
+} tile_operands;
+
+INLINE void load_tile_row(private const operands *o, uint j, uint block, private tile_operands *tile) {
+    uint b[B_SIZE];
+    load_b(o, j, block, STEP, b);
+    UR for (uint h = 0; h < HALVES; h++)
+        UR for (uint u = 0; u < STEP; u++) {
+            tile->columns[h][u] = columns_of(b, u, h);
 #if SPLIT_BITS
-        b_columns high[STEP];
-        UR for (uint u = 0; u < STEP; u++) high[u] = high_columns(b, u, c % HALVES);
+            tile->high[h][u] = high_columns(b, u, h);
 #endif
-        UR for (uint i = 0; i < TM; i++) { /* sums of one at a time, which takes fewer registers */
+        }
+}
+
+/* Adds a group of a piece's rows to the results of tile-row j. */
+INLINE void add_tile_row(private const operands *o, private const group_numbers *group, uint piece, a_lane a[STEP][PIECE],
+                         uint j, private const tile_operands *tile, float8 results[BLOCKS][TM]) {
+    UR for (uint c = j * HALVES; c < (j + 1) * HALVES; c++)
+        UR for (uint p = 0; p < PIECE / 8; p++) { /* sums of one at a time, which takes fewer registers */
+            uint i = piece * (PIECE / 8) + p;
             int8 sums = group->start;
 #if SPLIT_BITS
-            UR for (uint u = 0; u < STEP; u++) sums = MULTIPLY(rows_of(a[u], i), high[u], sums);
+            UR for (uint u = 0; u < STEP; u++) sums = MULTIPLY(rows_of(a[u], p), tile->high[c % HALVES][u], sums);
             sums <<= LOW_BITS;
 #endif
-            UR for (uint u = 0; u < STEP; u++) sums = MULTIPLY(rows_of(a[u], i), columns[u], sums);
+            UR for (uint u = 0; u < STEP; u++) sums = MULTIPLY(rows_of(a[u], p), tile->columns[c % HALVES][u], sums);
             results[c][i] =
                 add_group(o, &group->z, i, group->scale[c], MINS ? group->smallest[c] : 0, sums, results[c][i]);
         }
-    }
 }
 
 #if X_GROUP == 16
 /* The activations of one half of a block's k, zeros beside them: with them an instruction, which takes 32 k, has the sum
  * of one group. In order of k the halves are lanes, in X_ORDER=8 every other byte. */
-INLINE void half_of(a_lane a[STEP][TOKENS], uint h, a_lane out[STEP][TOKENS]) {
+INLINE void half_of(a_lane a[STEP][PIECE], uint h, a_lane out[STEP][PIECE]) {
     const a_lane bytes = (a_lane)(h ? 0xff00ff00u : 0x00ff00ffu);
     const a_lane lanes = (a_lane)(LANE / (SUB_GROUP / 2) == h ? 0xffffffffu : 0);
-    UR for (uint t = 0; t < TOKENS; t++) out[0][t] = a[0][t] & (X_ORDER == 8 ? bytes : lanes);
+    UR for (uint t = 0; t < PIECE; t++) out[0][t] = a[0][t] & (X_ORDER == 8 ? bytes : lanes);
 }
 
 INLINE void add_step(private const operands *o, private const target *to, uint block, private group_numbers *group,
                      float8 results[BLOCKS][TM]) {
-    a_lane a[STEP][TOKENS], of_half[STEP][TOKENS];
-    uint b[TN][B_SIZE];
-    load_a(o, block, STEP, a);
-    UR for (uint j = 0; j < TN; j++) load_b(o, j, block, STEP, b[j]);
+    a_lane a[STEP][PIECE], of_half[STEP][PIECE];
+    tile_operands tiles[TN];
+    load_a(o, 0, block, STEP, a);
+    UR for (uint j = 0; j < TN; j++) load_tile_row(o, j, block, &tiles[j]);
     UR for (uint h = 0; h < 2; h++) {
         half_of(a, h, of_half);
         load_group(o, to, 2 * block + h, group);
-        UR for (uint j = 0; j < TN; j++) add_tile_row(o, group, of_half, j, b[j], results);
+        UR for (uint j = 0; j < TN; j++) add_tile_row(o, group, 0, of_half, j, &tiles[j], results);
     }
 }
 #else
 INLINE void add_step(private const operands *o, private const target *to, uint block, private group_numbers *group,
                      float8 results[BLOCKS][TM]) {
-    a_lane a[STEP][TOKENS];
-    load_a(o, block, STEP, a);
-    load_group(o, to, block / STEP, group);
-    UR for (uint j = 0; j < TN; j++) {
-        uint b[B_SIZE];
-        load_b(o, j, block, STEP, b);
-        add_tile_row(o, group, a, j, b, results);
+    tile_operands tiles[TN];
+    UR for (uint piece = 0; piece < PIECES; piece++) {
+        a_lane a[STEP][PIECE];
+        load_a(o, piece, block, STEP, a);
+        if (piece == 0) load_group(o, to, block / STEP, group);
+        UR for (uint j = 0; j < TN; j++) {
+            if (piece == 0) load_tile_row(o, j, block, &tiles[j]);
+            add_tile_row(o, group, piece, a, j, &tiles[j], results);
+        }
     }
 }
 #endif
@@ -493,8 +549,8 @@ INLINE void run_part(private const operands *o, private const target *to) {
 
 INLINE void add_blocks(private const operands *o, uint block, uint n, int8 sums[BLOCKS][TM], int8 high[BLOCKS][TM],
                        int8 qsums[TM]) {
-    a_lane a[STEP][TOKENS];
-    load_a(o, block, n, a);
+    a_lane a[STEP][PIECE];
+    load_a(o, 0, block, n, a);
 #if SUB_GROUP == 16
     if (AHEAD) fetch_step(o, block + AHEAD * SLICES * STEP);
 #endif
@@ -621,7 +677,7 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     o.qsum = sums;
     o.sx = (local const float *)scales;
 #else
-    o.q = q + (size_t)o.first * (o.k_padded / 4);
+    o.q = SUB_GROUP == 16 ? q : q + (size_t)o.first * (o.k_padded / 4);
     o.qsum = qsum + (size_t)o.first * n_groups;
     o.sx = sx + (size_t)o.first * n_scales;
 #endif
@@ -630,6 +686,10 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     for (uint i = get_local_id(0); i < 8 * TILE_ROWS; i += SIZE) start[i] = SPLIT_BITS ? FLOAT_BASE >> LOW_BITS : FLOAT_BASE;
     barrier(CLK_LOCAL_MEM_FENCE);
     o.start = start;
+#endif
+#if PIECES > 1
+    o.staged = (local const float *)scratch;
+    stage_rows(&o, (local float *)scratch);
 #endif
     if (tile >= w.n_tiles) return; /* no slice waits for it: ACROSS > 1 */
     o.n_tiles = min((uint)TN, w.n_tiles - tile);

@@ -1,7 +1,8 @@
 /* The float kernels of cpu/float.h with AVX2, FMA and F16C: the same operations per element as cpu/ref/float_ops.c. */
-#include "cpu/float.h"
-
 #include "cpu/avx2/float_simd.h"
+#include "cpu/avx2/simd.h"
+
+#include "cpu/float_exp.h"
 
 #include <math.h>
 
@@ -51,30 +52,13 @@ static void rope(float *head, const float *cosines, const float *sines, uint32_t
     }
 }
 
-INLINE __m256 exp8(__m256 x) {
-    x = _mm256_max_ps(_mm256_set1_ps(CRUMB_EXP_MIN), x); /* this order of operands keeps NaN */
-    x = _mm256_min_ps(_mm256_set1_ps(CRUMB_EXP_MAX), x);
-    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(CRUMB_EXP_LOG2E)),
-                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(CRUMB_EXP_LN2_HI), x);
-    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(CRUMB_EXP_LN2_LO), r);
-    __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(CRUMB_EXP_C5), r, _mm256_set1_ps(CRUMB_EXP_C4));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(CRUMB_EXP_C3));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(CRUMB_EXP_C2));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(CRUMB_EXP_C1));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(CRUMB_EXP_C0));
-    p = _mm256_add_ps(_mm256_fmadd_ps(p, _mm256_mul_ps(r, r), r), _mm256_set1_ps(1.0f));
-    __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
-    return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)));
-}
-
 static float exp_one(float x) {
-    return _mm256_cvtss_f32(exp8(_mm256_set1_ps(x)));
+    return _mm256_cvtss_f32(v_exp(_mm256_set1_ps(x)));
 }
 
 INLINE __m256 activate8(__m256 g, crumb_activation_fn fn) {
     if (fn == CRUMB_ACT_FN_SILU) {
-        __m256 e = exp8(_mm256_xor_ps(g, _mm256_set1_ps(-0.0f)));
+        __m256 e = v_exp(_mm256_xor_ps(g, _mm256_set1_ps(-0.0f)));
         return _mm256_div_ps(g, _mm256_add_ps(_mm256_set1_ps(1.0f), e));
     }
     __m256 positive = _mm256_max_ps(g, _mm256_setzero_ps());
@@ -98,35 +82,6 @@ static void gated(const float *gate, const float *up, uint32_t n, crumb_activati
         gated_by(gate, up, n, CRUMB_ACT_FN_RELU2, out);
 }
 
-/* ---- softmax ----------------------------------------------------------------------------------------------- */
-
-INLINE float reduce_sum(__m256 v) {
-    __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
-}
-
-static float attention_softmax(float *s, uint32_t n, float scale, float *sum) {
-    uint32_t whole = n / 8 * 8;
-    __m256 tail = _mm256_castsi256_ps(lanes_below(n - whole)), factor = _mm256_set1_ps(scale);
-    __m256 max = _mm256_set1_ps(-INFINITY), total = _mm256_setzero_ps();
-    for (uint32_t j = 0; j < n; j += 8) {
-        __m256 v = _mm256_mul_ps(_mm256_loadu_ps(s + j), factor);
-        if (j == whole) v = _mm256_blendv_ps(_mm256_set1_ps(-INFINITY), v, tail);
-        _mm256_storeu_ps(s + j, v);
-        max = _mm256_max_ps(v, max);
-    }
-    float m = reduce_max(max);
-    for (uint32_t j = 0; j < n; j += 8) {
-        __m256 p = exp8(_mm256_sub_ps(_mm256_loadu_ps(s + j), _mm256_set1_ps(m)));
-        if (j == whole) p = _mm256_and_ps(p, tail);
-        _mm256_storeu_ps(s + j, p);
-        total = _mm256_add_ps(total, p);
-    }
-    *sum = reduce_sum(total);
-    return m;
-}
-
 static void attention_merge(float *o, float a, const float *chunk, float b, uint32_t n) {
     __m256 va = _mm256_set1_ps(a), vb = _mm256_set1_ps(b);
     uint32_t i = 0;
@@ -140,7 +95,6 @@ const crumb_float_ops crumb_float_ops__avx2 = {
     .rms_norm = rms_norm,
     .rope = rope,
     .gated = gated,
-    .attention_softmax = attention_softmax,
     .attention_merge = attention_merge,
     .exp = exp_one,
 };

@@ -1,4 +1,4 @@
-/* What the float kernels and attention share: small vector helpers for AVX2, FMA and F16C. */
+/* What the float kernels and storing in the KV cache share: small vector helpers for AVX2, FMA and F16C. */
 #ifndef CRUMB_CPU_AVX2_FLOAT_SIMD_H
 #define CRUMB_CPU_AVX2_FLOAT_SIMD_H
 
@@ -7,22 +7,12 @@
 
 /* Before loops over a register block: unrolled early, so that its sums live in registers and not in memory. */
 #define UNROLLED _Pragma("GCC unroll 8")
-#define ROLLED   _Pragma("GCC unroll 1")
 #define INLINE   static inline __attribute__((always_inline))
 
 /* All ones in the first n (0 to 8) lanes. */
 INLINE __m256i lanes_below(uint32_t n) {
     const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), index);
-}
-
-INLINE __m256 load_f16(const uint16_t *p) {
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-
-/* Brings a line near, into L2. */
-INLINE void fetch(const char *p) {
-    _mm_prefetch(p, _MM_HINT_T1);
 }
 
 INLINE float reduce_max(__m256 v) {

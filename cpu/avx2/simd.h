@@ -6,6 +6,14 @@
 
 #define SIMD_NAME(base) base##__avx2
 
+enum { SIMD_REGISTERS = 16 };
+
+/* acc plus the products of a lane's two int16. The next one for the same sum waits for an addition alone. */
+SIMD_INLINE vint v_dot2(vint acc, vint a, vint b) {
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+}
+enum { DOT2_LATENCY = 1 };
+
 #include "cpu/lowbit/dot16.h"
 
 /* Tile-rows that a GEMV reads at once, for up to 8 accumulators of the 16 registers. */

@@ -97,8 +97,19 @@ SIMD_INLINE vflt v_load_f16(const uint16_t *p) {
 SIMD_INLINE vint v_load_i8(const int8_t *p) {
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
 }
+/* 2 * SIMD_LANES bytes as int16, two of them a lane; or half as many, and zeros behind them. */
+SIMD_INLINE vint v_widen_i8(const int8_t *p) {
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+SIMD_INLINE vint v_widen_half_i8(const int8_t *p) {
+    return _mm256_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
 SIMD_INLINE void v_store_f32(float *p, vflt a) {
     _mm256_storeu_ps(p, a);
+}
+/* Every lane as int16, clamped. */
+SIMD_INLINE void v_store_i16(int16_t *p, vint a) {
+    _mm_storeu_si128((__m128i *)(void *)p, _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)));
 }
 SIMD_INLINE vflt v_broadcast_f32(float x) {
     return _mm256_set1_ps(x);
@@ -111,6 +122,49 @@ SIMD_INLINE vflt v_mul_f32(vflt a, vflt b) {
 }
 SIMD_INLINE vflt v_fma_f32(vflt a, vflt b, vflt c) {
     return _mm256_fmadd_ps(a, b, c);
+}
+SIMD_INLINE vflt v_max_f32(vflt a, vflt b) {
+    return _mm256_max_ps(a, b);
+}
+SIMD_INLINE float v_largest_f32(vflt a) {
+    __m128 x = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+SIMD_INLINE vflt v_min_f32(vflt a, vflt b) {
+    return _mm256_min_ps(a, b);
+}
+SIMD_INLINE vflt v_sub_f32(vflt a, vflt b) {
+    return _mm256_sub_ps(a, b);
+}
+/* c - a * b */
+SIMD_INLINE vflt v_fnma_f32(vflt a, vflt b, vflt c) {
+    return _mm256_fnmadd_ps(a, b, c);
+}
+/* Its first n (fewer than SIMD_LANES) lanes, and b's others. */
+SIMD_INLINE vflt v_first_or_f32(vflt a, uint32_t n, vflt b) {
+    const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), index)));
+}
+/* With zeros behind them. */
+SIMD_INLINE vflt v_first_f32(vflt a, uint32_t n) {
+    return v_first_or_f32(a, n, _mm256_setzero_ps());
+}
+/* To the nearest integers, ties to even, as floats. */
+SIMD_INLINE vflt v_nearest_f32(vflt a) {
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+/* The same bits. */
+SIMD_INLINE vflt v_as_f32(vint a) {
+    return _mm256_castsi256_ps(a);
+}
+/* Adds eight lanes after eight. */
+SIMD_INLINE __m256 v_sum8_f32(__m256 sum, vflt a) {
+    return _mm256_add_ps(sum, a);
+}
+/* To the nearest integers, ties to even. */
+SIMD_INLINE vint v_round(vflt a) {
+    return _mm256_cvtps_epi32(a);
 }
 
 #endif

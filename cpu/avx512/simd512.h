@@ -12,7 +12,7 @@
 #define SIMD_INLINE static inline __attribute__((always_inline))
 #endif
 
-enum { SIMD_LANES = 16 }; /* 32-bit lanes, one row of the weights each */
+enum { SIMD_LANES = 16, SIMD_REGISTERS = 32 }; /* 32-bit lanes, one row of the weights each */
 typedef __m512i vint;
 typedef __m512 vflt;
 
@@ -75,6 +75,11 @@ SIMD_INLINE vflt v_to_f32(vint a) {
 SIMD_INLINE vint v_dot4(vint acc, vint u8, vint s8) {
     return _mm512_dpbusd_epi32(acc, u8, s8);
 }
+/* acc plus the products of a lane's two int16. */
+SIMD_INLINE vint v_dot2(vint acc, vint a, vint b) {
+    return _mm512_dpwssd_epi32(acc, a, b);
+}
+enum { DOT2_LATENCY = 5 };
 
 /* Keeps a in a register, computed here: compilers else move much ahead and run out of registers. */
 SIMD_INLINE vint v_pin(vint a) {
@@ -99,8 +104,19 @@ SIMD_INLINE vflt v_load_f16(const uint16_t *p) {
 SIMD_INLINE vint v_load_i8(const int8_t *p) {
     return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
+/* 2 * SIMD_LANES bytes as int16, two of them a lane; or half as many, and zeros behind them. */
+SIMD_INLINE vint v_widen_i8(const int8_t *p) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+SIMD_INLINE vint v_widen_half_i8(const int8_t *p) {
+    return _mm512_cvtepi8_epi16(_mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
 SIMD_INLINE void v_store_f32(float *p, vflt a) {
     _mm512_storeu_ps(p, a);
+}
+/* Every lane as int16, clamped. */
+SIMD_INLINE void v_store_i16(int16_t *p, vint a) {
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtsepi32_epi16(a));
 }
 SIMD_INLINE vflt v_broadcast_f32(float x) {
     return _mm512_set1_ps(x);
@@ -113,6 +129,46 @@ SIMD_INLINE vflt v_mul_f32(vflt a, vflt b) {
 }
 SIMD_INLINE vflt v_fma_f32(vflt a, vflt b, vflt c) {
     return _mm512_fmadd_ps(a, b, c);
+}
+SIMD_INLINE vflt v_max_f32(vflt a, vflt b) {
+    return _mm512_max_ps(a, b);
+}
+SIMD_INLINE float v_largest_f32(vflt a) {
+    return _mm512_reduce_max_ps(a);
+}
+SIMD_INLINE vflt v_min_f32(vflt a, vflt b) {
+    return _mm512_min_ps(a, b);
+}
+SIMD_INLINE vflt v_sub_f32(vflt a, vflt b) {
+    return _mm512_sub_ps(a, b);
+}
+/* c - a * b */
+SIMD_INLINE vflt v_fnma_f32(vflt a, vflt b, vflt c) {
+    return _mm512_fnmadd_ps(a, b, c);
+}
+/* Its first n (fewer than SIMD_LANES) lanes, and b's others. */
+SIMD_INLINE vflt v_first_or_f32(vflt a, uint32_t n, vflt b) {
+    return _mm512_mask_mov_ps(b, (__mmask16)((1u << n) - 1), a);
+}
+/* With zeros behind them. */
+SIMD_INLINE vflt v_first_f32(vflt a, uint32_t n) {
+    return _mm512_maskz_mov_ps((__mmask16)((1u << n) - 1), a);
+}
+/* To the nearest integers, ties to even, as floats. */
+SIMD_INLINE vflt v_nearest_f32(vflt a) {
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+/* The same bits. */
+SIMD_INLINE vflt v_as_f32(vint a) {
+    return _mm512_castsi512_ps(a);
+}
+/* Adds eight lanes after eight. */
+SIMD_INLINE __m256 v_sum8_f32(__m256 sum, vflt a) {
+    return _mm256_add_ps(_mm256_add_ps(sum, _mm512_castps512_ps256(a)), _mm512_extractf32x8_ps(a, 1));
+}
+/* To the nearest integers, ties to even. */
+SIMD_INLINE vint v_round(vflt a) {
+    return _mm512_cvtps_epi32(a);
 }
 
 #endif

@@ -9,7 +9,10 @@
 #ifndef SIMD_NAME /* tests compile this once more under another name, with an emulated instruction */
 #define SIMD_NAME(base) base##__avx512ymm
 #define SIMD_DOT4       _mm256_dpbusd_epi32
+#define v_dot2          _mm256_dpwssd_epi32
 #endif
+
+enum { SIMD_REGISTERS = 32, DOT2_LATENCY = 5 }; /* v_dot2: acc plus the products of a lane's two int16 */
 
 SIMD_INLINE vint v_dot4(vint acc, vint u8, vint s8) {
     return SIMD_DOT4(acc, u8, s8);

@@ -15,6 +15,14 @@ SIMD_INLINE vint v_dot4(vint acc, vint codes, vint q) {
     return SIMD_DOT4(acc, codes, q);
 }
 
+enum { SIMD_REGISTERS = 16 };
+
+/* acc plus the products of a lane's two int16. */
+#ifndef v_dot2
+#define v_dot2 _mm256_dpwssd_avx_epi32
+#endif
+enum { DOT2_LATENCY = 5 };
+
 /* Planes with an accumulator each; further planes share them, shifted. Split codes are whole bytes, as are 8 bits. */
 SIMD_INLINE int dot_accumulators(int bits) {
     return bits == 1 ? 4 : bits == 2 || bits == 4 ? 2 : 1;

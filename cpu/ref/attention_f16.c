@@ -52,6 +52,7 @@ const crumb_kv_ops crumb_kv_f16__ref = {
     .store = store,
     .query_bytes = crumb_kv_f16_query_bytes,
     .prepare = crumb_kv_f16_prepare,
+    .softmax = crumb_softmax__ref,
     .scores = scores,
     .values = weigh_values,
 };

@@ -153,6 +153,7 @@ const crumb_kv_ops crumb_kv_q8__ref = {
     .store = store,
     .query_bytes = crumb_kv_q8_query_bytes,
     .prepare = prepare,
+    .softmax = crumb_softmax__ref,
     .scores = scores,
     .values = weigh_values,
 };

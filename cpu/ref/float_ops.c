@@ -55,22 +55,6 @@ static void gated(const float *gate, const float *up, uint32_t n, crumb_activati
     }
 }
 
-static float attention_softmax(float *s, uint32_t n, float scale, float *sum) {
-    float max = -INFINITY, lanes[8] = {0};
-    for (uint32_t j = 0; j < n; j++) {
-        s[j] *= scale;
-        max = s[j] > max ? s[j] : max;
-    }
-    for (uint32_t j = 0; j < n; j++) {
-        s[j] = exp_ref(s[j] - max);
-        lanes[j % 8] += s[j];
-    }
-    for (int step = 4; step > 0; step /= 2)
-        for (int i = 0; i < step; i++) lanes[i] += lanes[i + step];
-    *sum = lanes[0];
-    return max;
-}
-
 static void attention_merge(float *o, float a, const float *chunk, float b, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) o[i] = fmaf(o[i], a, chunk[i] * b);
 }
@@ -79,7 +63,6 @@ const crumb_float_ops crumb_float_ops__ref = {
     .rms_norm = rms_norm,
     .rope = rope,
     .gated = gated,
-    .attention_softmax = attention_softmax,
     .attention_merge = attention_merge,
     .exp = exp_ref,
 };

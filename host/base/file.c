@@ -120,7 +120,7 @@ void crumb_file_map_close(crumb_file_map *map) {
 
 void crumb_file_map_release(const crumb_file_map *map, size_t offset, size_t size) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t begin = (offset + page - 1) / page * page, end = (offset + size) / page * page;
+    size_t begin = offset / page * page, end = offset + size;
     if (begin < end) madvise((void *)(map->data + begin), end - begin, MADV_DONTNEED);
 }
 

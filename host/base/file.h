@@ -14,7 +14,8 @@ typedef struct crumb_file_map {
 /* Refuses directories, devices and empty files with a message that names the path. */
 crumb_status crumb_file_map_open(const char *path, crumb_file_map *out, crumb_error *err);
 void crumb_file_map_close(crumb_file_map *map);
-/* Drops the pages that lie wholly inside [offset, offset + size) from the resident set. */
+/* Drops the pages of [offset, offset + size) from the resident set, and at its ends what shares them: they are read
+ * again where somebody needs them. */
 void crumb_file_map_release(const crumb_file_map *map, size_t offset, size_t size);
 
 bool crumb_file_exists(const char *path);

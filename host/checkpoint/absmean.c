@@ -28,10 +28,10 @@ static crumb_status find_in_list(const checkpoint_config *c, const char *module,
     const cJSON *v;
     *listed = false;
     cJSON_ArrayForEach(v, c->not_converted) {
-        const char *name = cJSON_IsString(v) ? v->valuestring : "";
-        const bool named = *name && names_module(name, module);
+        const char *name = v->valuestring;
+        const bool named = names_module(name, module);
         if (named) *listed = true;
-        if (!strpbrk(name, "*+?[](){}|^$\\") && (named || !*name || !strstr(module, name))) continue;
+        if (!strpbrk(name, "*+?[](){}|^$\\") && (named || !strstr(module, name))) continue;
         return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
                           "%s: key 'quantization_config.modules_to_not_convert': whether '%.60s' means '%.80s' is not "
                           "certain",

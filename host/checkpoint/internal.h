@@ -22,8 +22,33 @@ crumb_status checkpoint_read(const char *folder, const char *name, bool required
                              crumb_error *err);
 /* The same parsed: a JSON object. */
 crumb_status checkpoint_read_json(const char *folder, const char *name, bool required, cJSON **out, crumb_error *err);
+
+/* ---- values.c: members of an object --------------------------------------------------------------------------- */
+
+/* An object of a file of the folder. The readers below fail with "PATH: key 'rope_scaling.factor': ...", and leave *out
+ * as it is where the member is absent or null, unless it is required. */
+typedef struct checkpoint_object {
+    const char *path;
+    const cJSON *json; /* NULL: absent, and so are its members */
+    crumb_error *err;
+} checkpoint_object;
+
 const cJSON *checkpoint_get(const cJSON *object, const char *key); /* NULL: absent, or null */
-const char *checkpoint_text(const cJSON *object, const char *key); /* "" where there is no string */
+crumb_status checkpoint_refuse(const checkpoint_object *o, crumb_status status, const char *key, const char *problem);
+crumb_status checkpoint_damaged(const checkpoint_object *o, const char *key, const char *problem);
+crumb_status checkpoint_unsupported(const checkpoint_object *o, const char *key, const char *value);
+crumb_status checkpoint_get_integer(const checkpoint_object *o, const char *key, bool required, int32_t low,
+                                    int32_t high, int32_t *out);
+/* A whole number from 1 on. */
+crumb_status checkpoint_get_count(const checkpoint_object *o, const char *key, bool required, uint32_t *out);
+/* A finite number above 0. */
+crumb_status checkpoint_get_real(const checkpoint_object *o, const char *key, bool required, float *out);
+crumb_status checkpoint_get_flag(const checkpoint_object *o, const char *key, bool *out);
+crumb_status checkpoint_get_text(const checkpoint_object *o, const char *key, const char **out);
+/* These set *out in any case, to nothing where the member is absent. */
+crumb_status checkpoint_get_object(const checkpoint_object *o, const char *key, checkpoint_object *out);
+/* A list of names, none of them empty. */
+crumb_status checkpoint_get_names(const checkpoint_object *o, const char *key, const cJSON **out);
 
 /* ---- checkpoint.c ---- */
 
@@ -55,7 +80,7 @@ typedef struct checkpoint_config {
         bool divides;        /* BITNET: by its scales, and not multiplies with them */
         bool online;         /* BITNET: weights are floats, ternary only when they are used */
     } packing;
-    const cJSON *not_converted; /* names of modules whose weights stay as they are; config.json's; NULL: none */
+    const cJSON *not_converted; /* config.json's list of modules whose weights stay as they are; NULL: none */
 } checkpoint_config;
 
 /* Llama 3's scaling of positions. */
@@ -98,13 +123,13 @@ typedef struct checkpoint_tensor {
         CHECKPOINT_DIVISORS, /* of RoPE's frequencies, from config.json */
         CHECKPOINT_TERNARY,  /* BitNet's bytes of four rows */
         CHECKPOINT_ABSMEAN,  /* BitNet's floats, made ternary as its layers do */
-        CHECKPOINT_CODES,    /* GPTQ's and AWQ's: blocks of 32 with scale and min */
-        CHECKPOINT_HALVES,   /* the same where blocks of columns do not share scales in any order: f16, as transformers
-                                makes it */
+        CHECKPOINT_CODES,    /* GPTQ's and AWQ's: blocks of 32 with a scale and a min, or with one for each half */
+        CHECKPOINT_HALVES,   /* the same where halves of blocks of columns do not share scales in any order: f16, as
+                                transformers makes it */
         CHECKPOINT_LEVELS,   /* floats that were trained on few levels */
     } kind;
-    enum checkpoint_levels levels; /* of CHECKPOINT_LEVELS, and its type */
-    crumb_type becomes;
+    enum checkpoint_levels levels;                     /* of CHECKPOINT_LEVELS, and its type */
+    crumb_type becomes;                                /* CODES, LEVELS */
     const crumb_safetensor *from;                      /* codes where it is packed */
     const crumb_safetensor *scales, *zeros, *group_of; /* of packed ones; group_of: a group for each column, or NULL */
     const struct checkpoint_packing *packing;
@@ -127,9 +152,8 @@ uint32_t checkpoint_heads_of(const char *architecture, uint32_t n_heads, uint32_
 
 /* ---- packed.c: low-bit weights ------------------------------------------------------------------------------- */
 
-/* Reads quantization_config (NULL: none) of config.json, whose path is for messages. */
-crumb_status checkpoint_packing_read(const cJSON *quantization, const char *path, struct checkpoint_packing *out,
-                                     crumb_error *err);
+/* Reads config.json's quantization_config. */
+crumb_status checkpoint_packing_read(const checkpoint_object *quantization, struct checkpoint_packing *out);
 /* Whether a part "qweight" or "weight" of this dtype holds packed weights, from which a tensor is made. */
 bool checkpoint_is_packed(const struct checkpoint_packing *p, const char *part, crumb_dtype dtype);
 /* Whether a part belongs to packed weights that stand beside it. */

@@ -1,3 +1,4 @@
+#include "host/base/json.h"
 #include "host/base/file.h"
 #include "host/base/memory.h"
 #include "host/checkpoint/internal.h"
@@ -61,20 +62,7 @@ crumb_status checkpoint_read_json(const char *folder, const char *name, bool req
     *out = NULL;
     CRUMB_TRY(checkpoint_read(folder, name, required, &text, &n_bytes, err));
     if (!text) return CRUMB_OK;
-    *out = cJSON_ParseWithLength(text, n_bytes);
+    const crumb_status status = crumb_json_parse_object(text, n_bytes, out, err);
     free(text);
-    if (cJSON_IsObject(*out)) return CRUMB_OK;
-    cJSON_Delete(*out);
-    *out = NULL;
-    return crumb_fail(err, CRUMB_ERR_FORMAT, "%s/%s: not a JSON object, or cut off, or too deep", folder, name);
-}
-
-const cJSON *checkpoint_get(const cJSON *object, const char *key) {
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNull(v) ? NULL : v;
-}
-
-const char *checkpoint_text(const cJSON *object, const char *key) {
-    const cJSON *v = checkpoint_get(object, key);
-    return cJSON_IsString(v) ? v->valuestring : "";
+    return status == CRUMB_OK ? CRUMB_OK : crumb_fail_prefix(err, status, "%s/%s", folder, name);
 }

@@ -10,101 +10,87 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 32 }; /* weights of a block: as many 32-bit words as a code has bits */
+enum {
+    BLOCK = 32,      /* weights of a block: as many 32-bit words as a code has bits */
+    HALF_BLOCK = 16, /* the fewest that have a scale of their own in a block */
+};
 
 /* ---- quantization_config ------------------------------------------------------------------------------------- */
 
-typedef struct reader {
-    const cJSON *q;
-    const char *path;
-    struct checkpoint_packing *out;
-    crumb_error *err;
-} reader;
-
-static crumb_status unsupported(const reader *r, const char *key, const char *value) {
-    return crumb_fail(r->err, CRUMB_ERR_UNSUPPORTED,
-                      "%s: key 'quantization_config.%s': '%.60s' is something that crumb does not do", r->path, key,
-                      value);
-}
-
 /* One of `accepted` ("a|b"), the first where the key is absent. */
-static crumb_status get_word(const reader *r, const char *key, const char *accepted, const char **out) {
-    const cJSON *v = checkpoint_get(r->q, key);
-    const char *text = cJSON_IsString(v) ? v->valuestring : "?";
+static crumb_status get_word(const checkpoint_object *q, const char *key, const char *accepted, const char **out) {
+    const char *text = "";
     *out = accepted;
-    if (!v) return CRUMB_OK;
+    if (!checkpoint_get(q->json, key)) return CRUMB_OK;
+    CRUMB_TRY(checkpoint_get_text(q, key, &text));
     for (const char *p = accepted; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
         if (strcspn(p, "|") == strlen(text) && strncmp(p, text, strlen(text)) == 0) return *out = p, CRUMB_OK;
-    return unsupported(r, key, text);
+    return checkpoint_unsupported(q, key, text);
 }
 
 static bool is_word(const char *found, const char *word) {
     return strcspn(found, "|") == strlen(word) && strncmp(found, word, strlen(word)) == 0;
 }
 
-static crumb_status get_integer(const reader *r, const char *key, int *out) {
-    const cJSON *v = checkpoint_get(r->q, key);
-    if (!cJSON_IsNumber(v) || v->valuedouble != floor(v->valuedouble) || fabs(v->valuedouble) > 1 << 20)
-        return crumb_fail(r->err, CRUMB_ERR_FORMAT, "%s: key 'quantization_config.%s': not a whole number", r->path,
-                          key);
-    *out = (int)v->valuedouble;
+static crumb_status read_bits_and_group(const checkpoint_object *q, struct checkpoint_packing *out) {
+    int32_t bits = 0, group = 0;
+    CRUMB_TRY(checkpoint_get_integer(q, "bits", true, 0, 64, &bits));
+    CRUMB_TRY(checkpoint_get_integer(q, "group_size", true, -1, 1 << 20, &group));
+    if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
+        return checkpoint_unsupported(q, "bits", "other than 2, 3, 4 and 8");
+    if (group == 0) return checkpoint_unsupported(q, "group_size", "neither -1 nor a number of weights");
+    out->bits = (uint8_t)bits;
+    out->group = group == -1 ? 0 : (uint32_t)group;
     return CRUMB_OK;
 }
 
-static crumb_status read_bits_and_group(const reader *r) {
-    int bits, group;
-    CRUMB_TRY(get_integer(r, "bits", &bits));
-    CRUMB_TRY(get_integer(r, "group_size", &group));
-    if (bits != 2 && bits != 3 && bits != 4 && bits != 8) return unsupported(r, "bits", "other than 2, 3, 4 and 8");
-    if (group != -1 && group < 1) return unsupported(r, "group_size", "neither -1 nor a number of weights");
-    r->out->bits = (uint8_t)bits;
-    r->out->group = group == -1 ? 0 : (uint32_t)group;
-    return CRUMB_OK;
-}
-
-static crumb_status read_gptq(const reader *r) {
+static crumb_status read_gptq(const checkpoint_object *q, struct checkpoint_packing *out) {
     const char *format;
-    const cJSON *dynamic = checkpoint_get(r->q, "dynamic");
-    CRUMB_TRY(get_word(r, "checkpoint_format", "gptq|gptq_v2", &format));
-    CRUMB_TRY(get_word(r, "pack_dtype", "int32", &(const char *){NULL}));
-    if (dynamic && dynamic->child) return unsupported(r, "dynamic", "settings of single layers");
-    r->out->method = CHECKPOINT_GPTQ;
-    r->out->zeros_less_one = is_word(format, "gptq");
-    return read_bits_and_group(r);
+    checkpoint_object dynamic;
+    CRUMB_TRY(get_word(q, "checkpoint_format", "gptq|gptq_v2", &format));
+    CRUMB_TRY(get_word(q, "pack_dtype", "int32", &(const char *){NULL}));
+    CRUMB_TRY(checkpoint_get_object(q, "dynamic", &dynamic));
+    if (dynamic.json && dynamic.json->child) return checkpoint_unsupported(q, "dynamic", "settings of single layers");
+    out->method = CHECKPOINT_GPTQ;
+    out->zeros_less_one = is_word(format, "gptq");
+    return read_bits_and_group(q, out);
 }
 
-static crumb_status read_awq(const reader *r) {
+static crumb_status read_awq(const checkpoint_object *q, struct checkpoint_packing *out) {
     const char *unused;
-    CRUMB_TRY(get_word(r, "version", "gemm|GEMM", &unused)); /* others have another order of bits */
-    CRUMB_TRY(read_bits_and_group(r));
-    if (r->out->bits != 4) return unsupported(r, "bits", "other than 4");
-    if (cJSON_IsFalse(checkpoint_get(r->q, "zero_point"))) return unsupported(r, "zero_point", "false");
-    r->out->method = CHECKPOINT_AWQ;
+    bool zero_point = true;
+    CRUMB_TRY(get_word(q, "version", "gemm|GEMM", &unused)); /* others have another order of bits */
+    CRUMB_TRY(read_bits_and_group(q, out));
+    if (out->bits != 4) return checkpoint_unsupported(q, "bits", "other than 4");
+    CRUMB_TRY(checkpoint_get_flag(q, "zero_point", &zero_point));
+    if (!zero_point) return checkpoint_unsupported(q, "zero_point", "false");
+    out->method = CHECKPOINT_AWQ;
     return CRUMB_OK;
 }
 
 /* transformers' defaults: layers that divide, weights packed beforehand. */
-static crumb_status read_bitnet(const reader *r) {
+static crumb_status read_bitnet(const checkpoint_object *q, struct checkpoint_packing *out) {
     const char *layers, *mode;
-    CRUMB_TRY(get_word(r, "linear_class", "bitlinear|autobitlinear", &layers));
-    CRUMB_TRY(get_word(r, "quantization_mode", "offline|online", &mode));
+    bool norm = false;
+    CRUMB_TRY(get_word(q, "linear_class", "bitlinear|autobitlinear", &layers));
+    CRUMB_TRY(get_word(q, "quantization_mode", "offline|online", &mode));
     const bool divides = is_word(layers, "bitlinear"), online = is_word(mode, "online");
-    if (divides && online) return unsupported(r, "quantization_mode", "online with bitlinear");
-    if (cJSON_IsTrue(checkpoint_get(r->q, "use_rms_norm"))) return unsupported(r, "use_rms_norm", "true");
-    *r->out = (struct checkpoint_packing){.method = CHECKPOINT_BITNET, .bits = 2, .divides = divides, .online = online};
+    if (divides && online) return checkpoint_unsupported(q, "quantization_mode", "online with bitlinear");
+    CRUMB_TRY(checkpoint_get_flag(q, "use_rms_norm", &norm));
+    if (norm) return checkpoint_unsupported(q, "use_rms_norm", "true");
+    *out = (struct checkpoint_packing){.method = CHECKPOINT_BITNET, .bits = 2, .divides = divides, .online = online};
     return CRUMB_OK;
 }
 
-crumb_status checkpoint_packing_read(const cJSON *quantization, const char *path, struct checkpoint_packing *out,
-                                     crumb_error *err) {
-    const reader r = {.q = quantization, .path = path, .out = out, .err = err};
+crumb_status checkpoint_packing_read(const checkpoint_object *quantization, struct checkpoint_packing *out) {
+    const char *method = "";
     *out = (struct checkpoint_packing){.method = CHECKPOINT_PLAIN};
-    if (!quantization) return CRUMB_OK;
-    const char *method = checkpoint_text(quantization, "quant_method");
-    if (strcmp(method, "gptq") == 0) return read_gptq(&r);
-    if (strcmp(method, "awq") == 0) return read_awq(&r);
-    if (strcmp(method, "bitnet") == 0) return read_bitnet(&r);
-    return unsupported(&r, "quant_method", method);
+    if (!quantization->json) return CRUMB_OK;
+    CRUMB_TRY(checkpoint_get_text(quantization, "quant_method", &method));
+    if (strcmp(method, "gptq") == 0) return read_gptq(quantization, out);
+    if (strcmp(method, "awq") == 0) return read_awq(quantization, out);
+    if (strcmp(method, "bitnet") == 0) return read_bitnet(quantization, out);
+    return checkpoint_unsupported(quantization, "quant_method", method);
 }
 
 bool checkpoint_is_packed(const struct checkpoint_packing *p, const char *part, crumb_dtype dtype) {
@@ -231,29 +217,38 @@ static crumb_status sort_columns(void *ctx, crumb_error *err) {
     return CRUMB_OK;
 }
 
-/* Whether a column is in its place, and every block of columns in one group. */
-static void look_at_order(const ordering *o, bool *in_place, bool *shared) {
-    *in_place = *shared = true;
-    for (uint64_t i = 0; i < o->t->k; i++) *in_place &= o->order[i] == i;
-    for (uint64_t g = 0; g < o->t->scales->dims[0]; g++) *shared &= o->begin[g] % BLOCK == 0;
+/* Of how many columns runs may be so that none reaches from one group into the next one at a column that is a multiple
+ * of `end`: a block, half of one, 1. */
+static uint32_t run_to(uint64_t end) {
+    return end % BLOCK == 0 ? BLOCK : end % HALF_BLOCK == 0 ? HALF_BLOCK : 1;
 }
 
-/* Columns that share a scale may stand apart (GPTQ's act-order): sorted by their groups, blocks of them can be kept as
+/* Whether a column is in its place, and what run_to says of all groups. */
+static void look_at_order(const ordering *o, bool *in_place, uint32_t *run) {
+    *in_place = true;
+    *run = BLOCK;
+    for (uint64_t i = 0; i < o->t->k; i++) *in_place &= o->order[i] == i;
+    for (uint64_t g = 0; g < o->t->scales->dims[0]; g++) {
+        const uint32_t here = run_to(o->begin[g]);
+        *run = here < *run ? here : *run;
+    }
+}
+
+/* Columns that share a scale may stand apart (GPTQ's act-order): sorted by their groups, runs of them can be kept as
  * they are, and whoever multiplies by them takes the activations in that order. */
-static crumb_status find_order(const crumb_safetensors *files, checkpoint_tensor *t, bool *shared, crumb_error *err) {
-    const uint32_t group = t->packing->group;
+static crumb_status find_order(const crumb_safetensors *files, checkpoint_tensor *t, uint32_t *run, crumb_error *err) {
     ordering o = {.files = files, .t = t};
     bool in_place = true;
-    *shared = !group || group % BLOCK == 0;
+    *run = run_to(t->packing->group); /* 0: a whole row */
     if (!t->group_of) return CRUMB_OK;
     CRUMB_TRY(crumb_calloc(t->k, sizeof *o.order, "an order of columns", (void **)&o.order, err));
     crumb_status status =
         crumb_calloc(t->scales->dims[0] + 1, sizeof *o.begin, "an order of columns", (void **)&o.begin, err);
     if (status == CRUMB_OK)
         status = crumb_file_guard(crumb_safetensors_path(files, t->group_of), sort_columns, &o, err);
-    if (status == CRUMB_OK) look_at_order(&o, &in_place, shared);
+    if (status == CRUMB_OK) look_at_order(&o, &in_place, run);
     free(o.begin);
-    if (status == CRUMB_OK && *shared && !in_place)
+    if (status == CRUMB_OK && *run > 1 && !in_place)
         t->order = o.order;
     else
         free(o.order);
@@ -262,14 +257,18 @@ static crumb_status find_order(const crumb_safetensors *files, checkpoint_tensor
 
 static crumb_status plan_grouped(const crumb_safetensors *files, checkpoint_tensor *t, crumb_gguf_tensor *d,
                                  crumb_error *err) {
-    static const crumb_type types[9] = {
+    static const crumb_type of_blocks[9] = {
         [2] = CRUMB_TYPE_INT2, [3] = CRUMB_TYPE_INT3, [4] = CRUMB_TYPE_INT4, [8] = CRUMB_TYPE_INT8};
-    bool shared;
+    static const crumb_type of_halves[9] = {
+        [2] = CRUMB_TYPE_INT2_G16, [3] = CRUMB_TYPE_INT3_G16, [4] = CRUMB_TYPE_INT4_G16, [8] = CRUMB_TYPE_INT8_G16};
+    const unsigned bits = t->packing->bits;
+    uint32_t run;
     CRUMB_TRY(check_grouped(files, t, err));
-    CRUMB_TRY(find_order(files, t, &shared, err));
-    t->kind = shared ? CHECKPOINT_CODES : CHECKPOINT_HALVES;
-    d->type = shared ? types[t->packing->bits] : CRUMB_TYPE_F16;
-    d->type_id = shared ? UINT32_MAX : 1; /* GGUF has no such types */
+    CRUMB_TRY(find_order(files, t, &run, err));
+    t->kind = run > 1 ? CHECKPOINT_CODES : CHECKPOINT_HALVES;
+    t->becomes = run == BLOCK ? of_blocks[bits] : run == HALF_BLOCK ? of_halves[bits] : CRUMB_TYPE_F16;
+    d->type = t->becomes;
+    d->type_id = run > 1 ? UINT32_MAX : 1; /* GGUF has no such types */
     d->order = t->order;
     return CRUMB_OK;
 }
@@ -317,7 +316,7 @@ static unsigned stream_code(const uint8_t *words, uint64_t stride, unsigned bits
     const uint64_t at = i * bits, word = at / 32, shift = at % 32;
     uint64_t pair = load_word(words, word * stride);
     if (shift + bits > 32) pair |= (uint64_t)load_word(words, (word + 1) * stride) << 32;
-    return (unsigned)(pair >> shift & ((1u << bits) - 1));
+    return (unsigned)(pair >> shift & ((UINT64_C(1) << bits) - 1));
 }
 
 /* The columns of an AWQ word stand in this order. */
@@ -357,31 +356,35 @@ void checkpoint_put_codes(const uint8_t codes[BLOCK], unsigned bits, uint8_t *ou
     }
 }
 
-/* Rows m of one block of columns. */
+/* The column that stands at `place`. */
+static uint64_t column_at(const checkpoint_tensor *t, uint64_t place) {
+    return t->order ? t->order[place] : place;
+}
+
+/* Row m of one block of columns. */
 static crumb_status make_block(const crumb_safetensors *files, const checkpoint_tensor *t, uint64_t block, uint64_t m,
                                uint8_t *out, crumb_error *err) {
-    const uint64_t row = checkpoint_row_from(t, t->m, m);
-    const unsigned bits = t->packing->bits, middle = 1u << (bits - 1);
+    const crumb_type_info *info = crumb_type_get_info(t->becomes);
+    const uint64_t row = checkpoint_row_from(t, t->m, m), first = block * BLOCK;
     uint8_t codes[BLOCK];
-    uint64_t group;
-    unsigned zero;
-    float scale;
-    CRUMB_TRY(group_of(files, t, t->order ? t->order[block * BLOCK] : block * BLOCK, &group, err));
-    CRUMB_TRY(scale_of(files, t, group, row, &scale, &zero, err));
-    const float min = scale * (float)((int)middle - (int)zero);
-    for (unsigned i = 0; i < BLOCK; i++) {
-        const uint64_t column = block * BLOCK + i;
-        codes[i] = (uint8_t)code_of(files, t, row, t->order ? t->order[column] : column);
+    for (unsigned i = 0; i < BLOCK; i += info->group) {
+        uint64_t group;
+        unsigned zero;
+        float scale;
+        CRUMB_TRY(group_of(files, t, column_at(t, first + i), &group, err));
+        CRUMB_TRY(scale_of(files, t, group, row, &scale, &zero, err));
+        const float min = scale * (float)(info->sub - (int)zero);
+        memcpy(out + info->scale_offset + i / info->group * sizeof scale, &scale, sizeof scale);
+        memcpy(out + info->min_offset + i / info->group * sizeof min, &min, sizeof min);
     }
-    memcpy(out, &scale, 4);
-    memcpy(out + 4, &min, 4);
-    checkpoint_put_codes(codes, bits, out + 8);
+    for (unsigned i = 0; i < BLOCK; i++) codes[i] = (uint8_t)code_of(files, t, row, column_at(t, first + i));
+    checkpoint_put_codes(codes, info->bits, out + info->codes_offset);
     return CRUMB_OK;
 }
 
 static crumb_status make_codes(const crumb_safetensors *files, const checkpoint_tensor *t, uint8_t *out,
                                crumb_error *err) {
-    const uint64_t block_bytes = 8 + 4 * (uint64_t)t->packing->bits, n_blocks = t->k / BLOCK;
+    const uint64_t block_bytes = crumb_type_get_info(t->becomes)->block_bytes, n_blocks = t->k / BLOCK;
     for (uint64_t b = 0; b < n_blocks; b++) /* as the file's words lie */
         for (uint64_t m = 0; m < t->m; m++)
             CRUMB_TRY(make_block(files, t, b, m, out + (m * n_blocks + b) * block_bytes, err));

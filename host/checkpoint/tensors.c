@@ -160,6 +160,14 @@ static const uint8_t *view(void *user, size_t index) {
     return t->kind == CHECKPOINT_AS_IT_IS ? crumb_safetensors_data(all->files, t->from) : NULL;
 }
 
+static void release(void *user, size_t index) {
+    const tensors *all = user;
+    const checkpoint_tensor *t = &all->list[index];
+    const crumb_safetensor *const parts[] = {t->from, t->scales, t->zeros, t->group_of};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i]) crumb_safetensors_release(all->files, parts[i]);
+}
+
 static void close_tensors(void *user) {
     tensors *all = user;
     crumb_safetensors_close(all->files);
@@ -205,6 +213,7 @@ static crumb_status add_levels(tensors *all, checkpoint_tensor *t, bool *found, 
     if (t->scales) t->levels = of_bits[all->packing.bits];
     if (!t->scales && (!in_layer || (!paretoq && all->packing.method != CHECKPOINT_PLAIN))) return CRUMB_OK;
     CRUMB_TRY(checkpoint_levels_plan(all->files, t, &d, found, err));
+    crumb_safetensors_release(all->files, t->from);
     if (!*found && paretoq)
         return fail(all, t->from,
                     "neither weight_clip_val is beside it nor is it on levels, though config.json has w_bits", err);
@@ -307,7 +316,12 @@ crumb_status checkpoint_tensors_open(const checkpoint_config *c, crumb_safetenso
         close_tensors(all);
         return status;
     }
-    *out = (crumb_gguf_source){
-        .user = all, .tensors = all->described, .n = all->n, .view = view, .make = make, .close = close_tensors};
+    *out = (crumb_gguf_source){.user = all,
+                               .tensors = all->described,
+                               .n = all->n,
+                               .view = view,
+                               .make = make,
+                               .release = release,
+                               .close = close_tensors};
     return CRUMB_OK;
 }

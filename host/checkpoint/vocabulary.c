@@ -6,21 +6,25 @@
 
 typedef struct reader {
     const char *folder;
-    const cJSON *root;    /* config.json */
-    const cJSON *options; /* tokenizer_config.json; NULL: none */
-    const crumb_gguf *g;  /* the keys so far */
+    checkpoint_object root;    /* config.json */
+    checkpoint_object options; /* tokenizer_config.json */
+    uint32_t vocab_size;
+    const crumb_gguf *g; /* the keys so far */
     crumb_gguf_builder *keys;
-    crumb_error *err;
 } reader;
 
-/* A special token's text, which stands there alone or as an entry of added tokens. */
-static const char *token_text(const cJSON *options, const char *key) {
-    const cJSON *v = checkpoint_get(options, key);
-    return cJSON_IsObject(v) ? checkpoint_text(v, "content") : checkpoint_text(options, key);
+/* A special token's text, which stands there alone or as an entry of added tokens; "" where there is none. */
+static crumb_status get_token(const reader *r, const char *key, const char **text) {
+    checkpoint_object entry;
+    *text = "";
+    if (!cJSON_IsObject(checkpoint_get(r->options.json, key))) return checkpoint_get_text(&r->options, key, text);
+    CRUMB_TRY(checkpoint_get_object(&r->options, key, &entry));
+    CRUMB_TRY(checkpoint_get_text(&entry, "content", text));
+    return **text ? CRUMB_OK : checkpoint_damaged(&entry, "content", "missing");
 }
 
 /* The id of the token with that text. */
-static bool find_token(const crumb_gguf *g, const char *text, uint32_t *id) {
+static bool find_token(const crumb_gguf *g, const char *text, int32_t *id) {
     const crumb_gguf_value *tokens;
     if (!*text || crumb_gguf_get_array(g, "tokenizer.ggml.tokens", true, CRUMB_GGUF_STRING, &tokens, NULL) != CRUMB_OK)
         return false;
@@ -28,66 +32,103 @@ static bool find_token(const crumb_gguf *g, const char *text, uint32_t *id) {
     for (uint64_t i = 0; i < tokens->array.n; i++) {
         const crumb_bytes token = crumb_gguf_next_string(&cursor);
         if (token.size != strlen(text) || memcmp(token.data, text, token.size) != 0) continue;
-        *id = (uint32_t)i;
+        *id = (int32_t)i;
         return true;
     }
     return false;
 }
 
-/* config.json's, which may be a list: the first one is the one. */
-static bool find_id(const cJSON *root, const char *key, uint32_t *id) {
-    const cJSON *v = checkpoint_get(root, key);
-    if (cJSON_IsArray(v)) v = v->child;
-    if (!cJSON_IsNumber(v) || !(v->valuedouble >= 0) || !(v->valuedouble <= INT32_MAX)) return false;
-    *id = (uint32_t)v->valuedouble;
-    return true;
+/* config.json's, which may be a list: the first one is the one. -1, as older files have it, is none. */
+static crumb_status get_id(const reader *r, const char *key, int32_t *id) {
+    const cJSON *v = checkpoint_get(r->root.json, key), *each;
+    const int32_t last = (int32_t)r->vocab_size - 1;
+    if (!cJSON_IsArray(v)) return checkpoint_get_integer(&r->root, key, false, -1, last, id);
+    if (!v->child) return checkpoint_damaged(&r->root, key, "an empty list");
+    cJSON_ArrayForEach(each, v) {
+        if (!cJSON_IsNumber(each) || !(each->valuedouble >= 0) || !(each->valuedouble <= last) ||
+            (int32_t)each->valuedouble != each->valuedouble)
+            return checkpoint_damaged(&r->root, key, "an entry that is no token's id");
+    }
+    *id = (int32_t)v->child->valuedouble;
+    return CRUMB_OK;
 }
 
-static void put_special(const reader *r, const char *text_key, const char *id_key, const char *key) {
-    uint32_t id;
-    if (crumb_gguf_find(r->g, key)) return;
-    if (find_token(r->g, token_text(r->options, text_key), &id) || find_id(r->root, id_key, &id))
-        crumb_gguf_build_u32(r->keys, key, id);
+static crumb_status put_special(const reader *r, const char *text_key, const char *id_key, const char *key) {
+    const char *text;
+    int32_t id = -1;
+    CRUMB_TRY(get_token(r, text_key, &text));
+    CRUMB_TRY(get_id(r, id_key, &id));
+    find_token(r->g, text, &id);
+    if (id >= 0 && !crumb_gguf_find(r->g, key)) crumb_gguf_build_u32(r->keys, key, (uint32_t)id);
+    return CRUMB_OK;
 }
 
-static void put_flag(const reader *r, const char *option, const char *key) {
-    const cJSON *v = checkpoint_get(r->options, option);
-    if (cJSON_IsBool(v) && !crumb_gguf_find(r->g, key)) crumb_gguf_build_bool(r->keys, key, cJSON_IsTrue(v));
+static crumb_status put_flag(const reader *r, const char *option, const char *key) {
+    bool flag = false;
+    CRUMB_TRY(checkpoint_get_flag(&r->options, option, &flag));
+    if (checkpoint_get(r->options.json, option) && !crumb_gguf_find(r->g, key))
+        crumb_gguf_build_bool(r->keys, key, flag);
+    return CRUMB_OK;
 }
 
-/* In a file of its own, or in tokenizer_config.json: one, or several of which `default` is for chats. */
+/* tokenizer_config.json's: one, or several of which `default` is for chats. */
+static crumb_status get_template(const reader *r, const char **text) {
+    const cJSON *v = checkpoint_get(r->options.json, "chat_template"), *entry;
+    if (!cJSON_IsArray(v)) return checkpoint_get_text(&r->options, "chat_template", text);
+    cJSON_ArrayForEach(entry, v) {
+        const cJSON *name = checkpoint_get(entry, "name"), *template = checkpoint_get(entry, "template");
+        if (!cJSON_IsString(name) || !cJSON_IsString(template))
+            return checkpoint_damaged(&r->options, "chat_template", "an entry without name and template");
+        if (strcmp(name->valuestring, "default") == 0) *text = template->valuestring;
+    }
+    return CRUMB_OK;
+}
+
+/* A file of its own goes before what tokenizer_config.json says. */
 static crumb_status put_template(const reader *r) {
-    char *text;
+    char *own;
     size_t n_bytes;
-    const cJSON *v = checkpoint_get(r->options, "chat_template"), *entry;
-    CRUMB_TRY(checkpoint_read(r->folder, "chat_template.jinja", false, &text, &n_bytes, r->err));
-    const char *found = text ? text : cJSON_IsString(v) ? v->valuestring : "";
-    if (!text && cJSON_IsArray(v))
-        cJSON_ArrayForEach(entry, v) if (strcmp(checkpoint_text(entry, "name"), "default") == 0) found =
-            checkpoint_text(entry, "template");
+    const char *found = "";
+    CRUMB_TRY(get_template(r, &found));
+    CRUMB_TRY(checkpoint_read(r->folder, "chat_template.jinja", false, &own, &n_bytes, r->root.err));
+    if (own && strlen(own) != n_bytes) {
+        free(own);
+        return crumb_fail(r->root.err, CRUMB_ERR_FORMAT, "%s/chat_template.jinja: a byte 0 in it; the file is damaged",
+                          r->folder);
+    }
+    if (own) found = own;
     if (*found) crumb_gguf_build_string(r->keys, "tokenizer.chat_template", found);
-    free(text);
+    free(own);
     return CRUMB_OK;
 }
 
 /* Adds what tokenizer.json does not say. */
-static crumb_status put_others(reader *r) {
+static crumb_status put_others(const reader *r) {
+    CRUMB_TRY(put_special(r, "bos_token", "bos_token_id", "tokenizer.ggml.bos_token_id"));
+    CRUMB_TRY(put_special(r, "eos_token", "eos_token_id", "tokenizer.ggml.eos_token_id"));
+    CRUMB_TRY(put_special(r, "pad_token", "pad_token_id", "tokenizer.ggml.padding_token_id"));
+    CRUMB_TRY(put_flag(r, "add_bos_token", "tokenizer.ggml.add_bos_token"));
+    CRUMB_TRY(put_flag(r, "add_eos_token", "tokenizer.ggml.add_eos_token"));
+    return put_template(r);
+}
+
+static crumb_status read_options(reader *r) {
+    char path[CHECKPOINT_MAX_PATH];
     cJSON *options;
-    CRUMB_TRY(checkpoint_read_json(r->folder, "tokenizer_config.json", false, &options, r->err));
-    r->options = options;
-    put_special(r, "bos_token", "bos_token_id", "tokenizer.ggml.bos_token_id");
-    put_special(r, "eos_token", "eos_token_id", "tokenizer.ggml.eos_token_id");
-    put_special(r, "pad_token", "pad_token_id", "tokenizer.ggml.padding_token_id");
-    put_flag(r, "add_bos_token", "tokenizer.ggml.add_bos_token");
-    put_flag(r, "add_eos_token", "tokenizer.ggml.add_eos_token");
-    const crumb_status status = put_template(r);
+    CRUMB_TRY(checkpoint_path(r->folder, "tokenizer_config.json", path, r->root.err));
+    CRUMB_TRY(checkpoint_read_json(r->folder, "tokenizer_config.json", false, &options, r->root.err));
+    r->options = (checkpoint_object){.path = path, .json = options, .err = r->root.err};
+    const crumb_status status = put_others(r);
     cJSON_Delete(options);
     return status;
 }
 
 crumb_status checkpoint_vocabulary_read(const char *folder, const cJSON *root, const checkpoint_config *c,
                                         crumb_gguf_builder *keys, crumb_error *err) {
-    reader r = {.folder = folder, .root = root, .keys = keys, .err = err};
+    reader r = {.folder = folder,
+                .root = {.path = c->path, .json = root, .err = err},
+                .vocab_size = c->vocab_size,
+                .keys = keys};
     char *text, path[CHECKPOINT_MAX_PATH];
     size_t n_bytes;
     crumb_gguf *g = NULL;
@@ -98,7 +139,7 @@ crumb_status checkpoint_vocabulary_read(const char *folder, const cJSON *root, c
     free(text);
     if (status == CRUMB_OK) status = crumb_gguf_build_open(keys, path, &g);
     r.g = g;
-    if (status == CRUMB_OK) status = put_others(&r);
+    if (status == CRUMB_OK) status = read_options(&r);
     crumb_gguf_close(g);
     return status == CRUMB_OK ? keys->status : status;
 }

@@ -33,6 +33,7 @@ static crumb_status make(const struct gguf_source_state *s, size_t index, uint64
     if (made->bytes || s->source.view(s->source.user, index)) return CRUMB_OK;
     CRUMB_TRY(crumb_pages_alloc(n_bytes, "a tensor", (void **)&made->bytes, err));
     const crumb_status status = s->source.make(s->source.user, index, made->bytes, err);
+    s->source.release(s->source.user, index);
     if (status == CRUMB_OK) return CRUMB_OK;
     crumb_pages_free(made->bytes, n_bytes);
     made->bytes = NULL;
@@ -69,9 +70,10 @@ void gguf_source_release(const crumb_gguf *g, const crumb_gguf_tensor *t) {
     const size_t index = index_of(g, t);
     made_tensor *made = &g->source->made[index];
     crumb_lock_take(lock_of(g, index));
-    if (made->bytes && made->n_holders == 0) {
-        crumb_pages_free(made->bytes, t->n_bytes);
+    if (made->n_holders == 0) {
+        if (made->bytes) crumb_pages_free(made->bytes, t->n_bytes);
         made->bytes = NULL;
+        g->source->source.release(g->source->source.user, index);
     }
     crumb_lock_release(lock_of(g, index));
 }

@@ -13,6 +13,8 @@ typedef struct crumb_gguf_source {
     const uint8_t *(*view)(void *user, size_t index);
     /* Writes all bytes of a tensor; messages name what is damaged. Any threads, not inside a guard. */
     crumb_status (*make)(void *user, size_t index, uint8_t *out, crumb_error *err);
+    /* Gives back the memory of what a tensor is made from, or viewed in, which is not needed for now. Any threads. */
+    void (*release)(void *user, size_t index);
     void (*close)(void *user);
 } crumb_gguf_source;
 

@@ -2,9 +2,9 @@
 
 #include "host/base/checked.h"
 #include "host/base/file.h"
+#include "host/base/json.h"
 #include "host/base/memory.h"
 
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static bool read_count(const cJSON *v, uint64_t *out) {
 
 static crumb_status read_dtype(const part *p, const cJSON *entry, crumb_safetensor *t, crumb_error *err) {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
-    if (!cJSON_IsString(v)) return damaged(p, t->name, "no dtype", err);
+    if (!cJSON_IsString(v)) return damaged(p, t->name, "dtype: missing, or not a string", err);
     for (int i = 0; i < CRUMB_DTYPE_COUNT; i++)
         if (strcmp(dtypes[i].name, v->valuestring) == 0) return t->dtype = (crumb_dtype)i, CRUMB_OK;
     return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s: tensor '%.80s': dtype '%.20s' is not supported", p->path,
@@ -65,13 +65,13 @@ static crumb_status read_dtype(const part *p, const cJSON *entry, crumb_safetens
 
 static crumb_status read_shape(const part *p, const cJSON *entry, crumb_safetensor *t, crumb_error *err) {
     const cJSON *shape = cJSON_GetObjectItemCaseSensitive(entry, "shape"), *v;
-    if (!cJSON_IsArray(shape)) return damaged(p, t->name, "no shape", err);
+    if (!cJSON_IsArray(shape)) return damaged(p, t->name, "shape: missing, or not a list", err);
     t->n_values = 1;
     cJSON_ArrayForEach(v, shape) {
-        if (t->n_dims == CRUMB_SAFETENSORS_MAX_DIMS) return damaged(p, t->name, "more than 8 dimensions", err);
-        if (!read_count(v, &t->dims[t->n_dims])) return damaged(p, t->name, "a dimension is not a count", err);
+        if (t->n_dims == CRUMB_SAFETENSORS_MAX_DIMS) return damaged(p, t->name, "shape: more than 8 dimensions", err);
+        if (!read_count(v, &t->dims[t->n_dims])) return damaged(p, t->name, "shape: a dimension is not a count", err);
         if (!crumb_mul_u64(t->n_values, t->dims[t->n_dims++], &t->n_values))
-            return damaged(p, t->name, "its size overflows", err);
+            return damaged(p, t->name, "shape: the size overflows", err);
     }
     return CRUMB_OK;
 }
@@ -81,9 +81,9 @@ static crumb_status read_place(const part *p, const cJSON *entry, crumb_safetens
     uint64_t begin, end, expected;
     if (cJSON_GetArraySize(offsets) != 2 || !cJSON_IsArray(offsets) || !read_count(offsets->child, &begin) ||
         !read_count(offsets->child->next, &end))
-        return damaged(p, t->name, "no data_offsets", err);
+        return damaged(p, t->name, "data_offsets: missing, or not two counts", err);
     if (begin > end || end > p->map.size - p->data_offset)
-        return damaged(p, t->name, "its bytes do not lie in the file", err);
+        return damaged(p, t->name, "data_offsets: its bytes do not lie in the file", err);
     if (!crumb_mul_u64(t->n_values, dtypes[t->dtype].n_bytes, &expected) || expected != end - begin)
         return damaged(p, t->name, "shape and dtype do not fit its data_offsets", err);
     t->offset = p->data_offset + begin;
@@ -120,11 +120,9 @@ static crumb_status load_header(part *p, crumb_error *err) {
     CRUMB_TRY(crumb_calloc(read.n_bytes + 1, 1, "a safetensors header", (void **)&read.copy_to, err));
     crumb_status status = crumb_file_guard(p->path, read_header, &read, err);
     if (status == CRUMB_OK) {
-        p->header = cJSON_ParseWithLength(read.copy_to, read.n_bytes);
         p->data_offset = LENGTH_BYTES + read.n_bytes;
-        if (!cJSON_IsObject(p->header))
-            status =
-                crumb_fail(err, CRUMB_ERR_FORMAT, "%s: the header is not a JSON object; the file is damaged", p->path);
+        status = crumb_json_parse_object(read.copy_to, read.n_bytes, &p->header, err);
+        if (status != CRUMB_OK) crumb_fail_prefix(err, status, "%s: the header is damaged", p->path);
     }
     free(read.copy_to);
     return status;
@@ -142,7 +140,7 @@ static crumb_status check_places(const part *p, crumb_safetensor *tensors, size_
     qsort(tensors, n, sizeof *tensors, compare_places);
     for (size_t i = 0; i < n; end += tensors[i++].n_bytes)
         if (tensors[i].offset != end)
-            return damaged(p, tensors[i].name, "its bytes overlap another tensor's, or leave a gap", err);
+            return damaged(p, tensors[i].name, "data_offsets: its bytes overlap another tensor's, or leave a gap", err);
     if (end != p->map.size)
         return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: %llu bytes behind the last tensor; the file is damaged", p->path,
                           (unsigned long long)(p->map.size - end));
@@ -159,6 +157,16 @@ static crumb_status reserve(crumb_safetensors *s, size_t n, crumb_error *err) {
     return CRUMB_OK;
 }
 
+/* Texts by name, of which none says how tensors are read. */
+static crumb_status check_metadata(const part *p, const cJSON *entry, crumb_error *err) {
+    const cJSON *v;
+    bool sound = cJSON_IsObject(entry);
+    cJSON_ArrayForEach(v, entry) sound = sound && cJSON_IsString(v);
+    if (sound) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: __metadata__: not an object of strings; the file is damaged",
+                      p->path);
+}
+
 static crumb_status add_tensors(crumb_safetensors *s, uint32_t number, crumb_error *err) {
     const part *p = &s->parts[number];
     const size_t first = s->n_tensors;
@@ -166,11 +174,15 @@ static crumb_status add_tensors(crumb_safetensors *s, uint32_t number, crumb_err
     CRUMB_TRY(load_header(&s->parts[number], err));
     CRUMB_TRY(reserve(s, (size_t)cJSON_GetArraySize(p->header) + 1, err)); /* an array even where there is no tensor */
     cJSON_ArrayForEach(entry, p->header) {
-        if (strcmp(entry->string, "__metadata__") == 0) continue;
+        if (strcmp(entry->string, "__metadata__") == 0) {
+            CRUMB_TRY(check_metadata(p, entry, err));
+            continue;
+        }
         crumb_safetensor t = {.name = entry->string, .part = number};
         for (const char *c = t.name; *c; c++)
             if ((unsigned char)*c < 0x20 || *c == 0x7f) return damaged(p, "?", "its name has control characters", err);
         if (!*t.name) return damaged(p, "", "its name is empty", err);
+        if (!cJSON_IsObject(entry)) return damaged(p, t.name, "not an object of dtype, shape and data_offsets", err);
         CRUMB_TRY(read_dtype(p, entry, &t, err));
         CRUMB_TRY(read_shape(p, entry, &t, err));
         CRUMB_TRY(read_place(p, entry, &t, err));
@@ -203,8 +215,8 @@ static crumb_status open_named(crumb_safetensors *s, const char *index, const cJ
     const char *slash = strrchr(index, '/'), *file = cJSON_IsString(entry) ? entry->valuestring : "";
     char path[4096];
     if (!*file || strchr(file, '/') || strcmp(file, "..") == 0)
-        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: tensor '%.80s' is not in a file of this folder", index,
-                          entry->string);
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: weight_map: tensor '%.80s' is not in a file of this folder",
+                          index, entry->string);
     const int n = snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash + 1 - index) : 0, index, file);
     if (n < 0 || (size_t)n >= sizeof path)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT, "%s: the path is too long", index);
@@ -231,8 +243,8 @@ static crumb_status parse_index(const char *path, index_read *read, cJSON **out,
     if (read->map.size > MAX_HEADER_BYTES) return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: too large for an index", path);
     CRUMB_TRY(crumb_calloc(read->map.size, 1, "an index of safetensors files", (void **)&read->copy_to, err));
     CRUMB_TRY(crumb_file_guard(path, copy_index, read, err));
-    *out = cJSON_ParseWithLength(read->copy_to, read->map.size);
-    return *out ? CRUMB_OK : crumb_fail(err, CRUMB_ERR_FORMAT, "%s: not JSON, or cut off", path);
+    const crumb_status status = crumb_json_parse_object(read->copy_to, read->map.size, out, err);
+    return status == CRUMB_OK ? CRUMB_OK : crumb_fail_prefix(err, status, "%s", path);
 }
 
 static crumb_status read_index(const char *path, cJSON **out, crumb_error *err) {
@@ -244,22 +256,6 @@ static crumb_status read_index(const char *path, cJSON **out, crumb_error *err) 
     crumb_file_map_close(&read.map);
     return status;
 }
-
-static crumb_status open_index(crumb_safetensors *s, const char *path, crumb_error *err) {
-    cJSON *index;
-    const cJSON *entry;
-    CRUMB_TRY(read_index(path, &index, err));
-    const cJSON *map = cJSON_GetObjectItemCaseSensitive(index, "weight_map");
-    crumb_status status = CRUMB_OK;
-    if (!cJSON_IsObject(map) || !map->child)
-        status = crumb_fail(err, CRUMB_ERR_FORMAT, "%s: no 'weight_map' with tensors", path);
-    for (entry = map ? map->child : NULL; entry && status == CRUMB_OK; entry = entry->next)
-        status = open_named(s, path, entry, err);
-    cJSON_Delete(index);
-    return status;
-}
-
-/* ---- opening ----------------------------------------------------------------------------------------------- */
 
 static int compare_names(const void *a, const void *b) {
     return strcmp(((const crumb_safetensor *)a)->name, ((const crumb_safetensor *)b)->name);
@@ -273,14 +269,45 @@ static crumb_status sort_names(crumb_safetensors *s, crumb_error *err) {
     return CRUMB_OK;
 }
 
+/* Readers that go by the index would not find a tensor that is in another file than it says, or in none. */
+static crumb_status check_index(const crumb_safetensors *s, const char *path, const cJSON *map, crumb_error *err) {
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, map) {
+        const crumb_safetensor *t = crumb_safetensors_find(s, entry->string);
+        const char *in = t ? crumb_safetensors_path(s, t) : "", *slash = strrchr(in, '/');
+        if (strcmp(slash ? slash + 1 : in, entry->valuestring) != 0)
+            return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: weight_map: tensor '%.80s' is not in '%.80s'", path,
+                              entry->string, entry->valuestring);
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status open_index(crumb_safetensors *s, const char *path, crumb_error *err) {
+    cJSON *index;
+    const cJSON *entry;
+    CRUMB_TRY(read_index(path, &index, err));
+    const cJSON *map = cJSON_GetObjectItemCaseSensitive(index, "weight_map");
+    crumb_status status = CRUMB_OK;
+    if (!cJSON_IsObject(map) || !map->child)
+        status = crumb_fail(err, CRUMB_ERR_FORMAT, "%s: no 'weight_map' with tensors", path);
+    for (entry = map ? map->child : NULL; entry && status == CRUMB_OK; entry = entry->next)
+        status = open_named(s, path, entry, err);
+    if (status == CRUMB_OK) status = sort_names(s, err);
+    if (status == CRUMB_OK) status = check_index(s, path, map, err);
+    cJSON_Delete(index);
+    return status;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------- */
+
 static crumb_status create(uint32_t n_parts, crumb_safetensors **out, crumb_error *err) {
     *out = NULL;
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "safetensors files", (void **)out, err));
     return crumb_calloc(n_parts, sizeof *(*out)->parts, "safetensors files", (void **)&(*out)->parts, err);
 }
 
-static crumb_status finish(crumb_status status, crumb_safetensors **s, crumb_error *err) {
-    if (status == CRUMB_OK) status = sort_names(*s, err);
+/* Closes what is left of files that could not be opened. */
+static crumb_status finish(crumb_status status, crumb_safetensors **s) {
     if (status == CRUMB_OK) return CRUMB_OK;
     crumb_safetensors_close(*s);
     *s = NULL;
@@ -293,7 +320,8 @@ crumb_status crumb_safetensors_open(const char *path, crumb_safetensors **out, c
     const bool is_index = n >= n_end && strcmp(path + n - n_end, index_end) == 0;
     crumb_status status = create(is_index ? MAX_PARTS : 1, out, err);
     if (status == CRUMB_OK) status = is_index ? open_index(*out, path, err) : open_part(*out, path, err);
-    return finish(status, out, err);
+    if (status == CRUMB_OK && !is_index) status = sort_names(*out, err);
+    return finish(status, out);
 }
 
 static crumb_status open_memory_part(crumb_safetensors *s, const void *data, size_t n_bytes, const char *name,
@@ -303,14 +331,15 @@ static crumb_status open_memory_part(crumb_safetensors *s, const void *data, siz
     s->n_parts = 1;
     memcpy(p->path, name, strlen(name));
     p->map = (crumb_file_map){data, n_bytes};
-    return add_tensors(s, 0, err);
+    CRUMB_TRY(add_tensors(s, 0, err));
+    return sort_names(s, err);
 }
 
 crumb_status crumb_safetensors_open_memory(const void *data, size_t n_bytes, const char *name, crumb_safetensors **out,
                                            crumb_error *err) {
     crumb_status status = create(1, out, err);
     if (status == CRUMB_OK) status = open_memory_part(*out, data, n_bytes, name, err);
-    return finish(status, out, err);
+    return finish(status, out);
 }
 
 void crumb_safetensors_close(crumb_safetensors *s) {
@@ -339,6 +368,10 @@ const crumb_safetensor *crumb_safetensors_find(const crumb_safetensors *s, const
 }
 const uint8_t *crumb_safetensors_data(const crumb_safetensors *s, const crumb_safetensor *t) {
     return s->parts[t->part].map.data + t->offset;
+}
+void crumb_safetensors_release(const crumb_safetensors *s, const crumb_safetensor *t) {
+    const part *p = &s->parts[t->part];
+    if (p->mapped) crumb_file_map_release(&p->map, (size_t)t->offset, (size_t)t->n_bytes);
 }
 const char *crumb_safetensors_path(const crumb_safetensors *s, const crumb_safetensor *t) {
     return s->parts[t->part].path;

@@ -54,6 +54,8 @@ const crumb_safetensor *crumb_safetensors_at(const crumb_safetensors *s, size_t 
 const crumb_safetensor *crumb_safetensors_find(const crumb_safetensors *s, const char *name); /* NULL: absent */
 /* The tensor's mapped bytes. Reading them can fault if the file shrinks meanwhile: read inside crumb_file_guard(). */
 const uint8_t *crumb_safetensors_data(const crumb_safetensors *s, const crumb_safetensor *t);
+/* Gives the memory of its mapped pages back: they are read again where somebody needs them. */
+void crumb_safetensors_release(const crumb_safetensors *s, const crumb_safetensor *t);
 const char *crumb_safetensors_path(const crumb_safetensors *s, const crumb_safetensor *t); /* its file's */
 
 #endif

@@ -57,12 +57,14 @@ void crumb_engine_cost_layers(const crumb_network *net, crumb_kv_type kv_type, c
                                          &l->ffn_gate, &l->ffn_up, &l->ffn_down};
         out[i] = (crumb_cost_layer){.attention_macs = 2 * q,
                                     .kv_bytes = kv_bytes_of(2 * kv, kv_type),
-                                    .vector_bytes = (uint64_t)h->hidden_size * sizeof(float)};
+                                    .vector_bytes = (uint64_t)h->hidden_size * sizeof(float),
+                                    .exchanged_bytes =
+                                        (q + 2 * (uint64_t)h->hidden_size + h->intermediate_size) * sizeof(float)};
         for (size_t j = 0; j < sizeof weights / sizeof *weights; j++) add_matrix(&weights[j]->matrix, &out[i]);
     }
     if (!net->tied) out[0].resident_bytes += bytes_of(&net->embedding);
     crumb_cost_layer *head = &out[h->num_hidden_layers];
-    *head = (crumb_cost_layer){.head = true};
+    *head = (crumb_cost_layer){.head = true, .exchanged_bytes = (uint64_t)h->vocab_size * sizeof(float)};
     add_matrix(&net->head.matrix, head);
     if (!net->head.matrix.m) add_matrix(&net->embedding, head); /* tied, and not yet bound to the embedding */
 }

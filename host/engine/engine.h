@@ -35,7 +35,8 @@ struct crumb_model {
     size_t n_units;
     crumb_engine_place *places; /* [num_hidden_layers + 1] */
     double split; /* above 0: single rows may run on both units at once, the first computing so much of each layer */
-    bool split_always;   /* they do, and not only where that is faster */
+    bool split_always; /* they do, and not only where that is faster */
+    bool divided;      /* each unit's memory has the weights of its part only: all rows run on both, always so split */
     char placement[256]; /* the same for people; empty where one device runs all layers */
     crumb_engine_advice *advice;
     crumb_engine_choice choice; /* the device as it was listed, and why no GPU is used */

@@ -32,7 +32,7 @@ void crumb_pipeline_explain(const crumb_pipeline *p, const crumb_model *m, crumb
                                .moved_bytes = stats.moved_bytes,
                                .move_ms = stats.move_ms};
     explain_choice(m, out);
-    if (w->n_single) out->overhead_us = w->overhead_ns * 1e-3 / (double)w->n_single;
+    out->overhead_us = crumb_watch_overhead(w);
     for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++) {
         out->phase[phase] = w->phase[phase];
         out->is_predicted |= w->phase[phase].n_rows > 0;

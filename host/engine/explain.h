@@ -19,7 +19,7 @@ typedef struct crumb_explanation {
     crumb_watch_phase phase[CRUMB_PHASE_COUNT];
     crumb_explained_unit unit[CRUMB_WATCH_UNITS];
     size_t n_units;
-    double overhead_us;   /* of a decoded token: what passed outside of the devices' work */
+    double overhead_us;   /* of a decoded token: what passed outside of the devices' work, the median */
     uint64_t n_single;    /* decoded tokens that this is the mean of; 0: none */
     uint32_t n_layers;    /* without the head */
     char split[160];      /* the learned part; empty: layers are not split */

@@ -178,7 +178,10 @@ static crumb_status make_buffers(crumb_model *m, const crumb_weights *weights,
                                           .device = u->device,
                                           .buffer = u->buffer,
                                           .base = base,
-                                          .index_bits = u->info.index_bits};
+                                          .host_memory = u->info.host_memory,
+                                          .index_bits = u->info.index_bits,
+                                          .rows = m->divided ? crumb_engine_rows_on_first : NULL,
+                                          .user = m};
     }
     return CRUMB_OK;
 }
@@ -197,7 +200,7 @@ static crumb_status load_weights(crumb_model *m, const crumb_gguf *g, const crum
         status = crumb_weights_pack(g, &weights, &m->net, places, m->units[0].info.n_threads, params->progress,
                                     params->progress_user, err);
     for (int i = 0; i < CRUMB_WEIGHTS_MEMORIES; i++) m->weight_bytes += weights.total_bytes[i];
-    m->weight_bytes -= weights.freed_bytes;
+    m->weight_bytes = m->weight_bytes - weights.freed_bytes + weights.copied_bytes;
     crumb_weights_free(&weights);
     free(memories);
     return status;
@@ -224,7 +227,9 @@ static void describe_file(crumb_model *m, const crumb_gguf *g) {
 static crumb_status keep_chat_template(crumb_model *m, const crumb_gguf *g, crumb_error *err) {
     crumb_bytes text = {0};
     CRUMB_TRY(crumb_gguf_get_string(g, "tokenizer.chat_template", false, &text, err));
-    if (!text.data || memchr(text.data, 0, text.size)) return CRUMB_OK; /* no text, no template */
+    if (!text.data) return CRUMB_OK;
+    if (memchr(text.data, 0, text.size))
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "key 'tokenizer.chat_template': a byte 0 in it; the file is damaged");
     CRUMB_TRY(crumb_calloc(text.size + 1, 1, "the chat template", (void **)&m->chat_template, err));
     memcpy(m->chat_template, text.data, text.size);
     return CRUMB_OK;
@@ -311,7 +316,10 @@ crumb_status crumb_model_tokenize_chat(const crumb_model *m, const crumb_chat *g
                                        size_t *n_tokens, crumb_error *err) {
     crumb_chat chat = crumb_chat_default();
     memcpy(&chat, given, given->struct_size < sizeof chat ? given->struct_size : sizeof chat);
-    if (!chat.source) chat.source = m->chat_template;
+    if (!chat.source) {
+        chat.source = m->chat_template;
+        chat.source_name = m->origin.path;
+    }
     if (!m->tokenizer) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a synthetic model has no tokenizer");
     if (!chat.source)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,

@@ -10,12 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST, SECOND, LINE_FLAGS = 16 };
+enum { FIRST, SECOND, MAX_SIZES = 8 };
 
 typedef struct side {
     const crumb_engine_unit *unit;
-    crumb_share_part part;
-    crumb_plan *plan;
     crumb_kv_cache *kv;
     crumb_kv_params kv_params;
     uint32_t head0;              /* of the model's key heads, the first that it has */
@@ -24,15 +22,27 @@ typedef struct side {
     crumb_error err;
 } side;
 
+/* Plans of one size. Flags count their replays, so that each size has its own; and values of its own. */
+typedef struct plans {
+    crumb_pair_size size;
+    crumb_share_memory memory;
+    uint64_t memory_bytes;
+    crumb_share_part part[2];
+    crumb_plan *plan[2];
+} plans;
+
 struct crumb_pair {
     crumb_model *model;
     crumb_graph whole;
     crumb_value logits;
+    crumb_share_plan share; /* of each size, but for its rows */
     side sides[2];
-    crumb_share_memory memory;
-    uint64_t memory_bytes;
+    plans sizes[MAX_SIZES];
+    size_t n_sizes;
     crumb_kv_pages pages; /* borrowed */
-    const crumb_row *row; /* of the run under way */
+    plans *now;           /* of the run under way, or the last */
+    const crumb_row *rows;
+    uint32_t n_rows;
     crumb_thread *thread; /* drives the first device */
     uint32_t asked, done; /* runs; atomic, and what threads sleep on */
     uint32_t stop;
@@ -41,9 +51,10 @@ struct crumb_pair {
 
 /* ---- the first device's thread --------------------------------------------------------------------------------- */
 
-static void replay(crumb_pair *p, side *s) {
+static void replay(crumb_pair *p, int which) {
+    side *s = &p->sides[which];
     const uint64_t start = crumb_now_ns(), waited = s->waited_ns;
-    s->status = s->unit->backend->plan.replay(s->plan, p->row, 1, &s->err);
+    s->status = s->unit->backend->plan.replay(p->now->plan[which], p->rows, p->n_rows, &s->err);
     s->busy_ns += crumb_now_ns() - start - (s->waited_ns - waited);
 }
 
@@ -64,7 +75,7 @@ static void drive(void *arg) {
     for (uint32_t n = 0;; n++) {
         wait_for(&p->asked, n);
         if (__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE)) return;
-        replay(p, &p->sides[FIRST]);
+        replay(p, FIRST);
         announce(&p->done);
     }
 }
@@ -79,67 +90,115 @@ static crumb_status build_whole(crumb_pair *p, const crumb_session_params *param
     return p->whole.status;
 }
 
-static crumb_status make_memory(crumb_pair *p, const crumb_share_plan *plan, crumb_error *err) {
+static crumb_status make_memory(crumb_pair *p, const crumb_share_plan *plan, plans *of, crumb_error *err) {
     const crumb_engine_unit *first = p->sides[FIRST].unit;
     crumb_share_part sizes;
     void *memory;
     CRUMB_TRY(crumb_share_make(plan, FIRST, NULL, &sizes, err));
-    const uint64_t flag_bytes = sizes.n_exchanges * 2 * LINE_FLAGS * sizeof(uint32_t);
-    p->memory_bytes = sizes.n_floats * sizeof(float);
+    const uint64_t flag_bytes = sizes.n_exchanges * 2 * CRUMB_SHARE_FLAG_BYTES;
+    of->memory_bytes = sizes.n_floats * sizeof(float);
     p->stats.n_exchanges = sizes.n_exchanges;
     crumb_share_free(&sizes);
-    CRUMB_TRY(crumb_calloc(1, flag_bytes, "the devices' flags", (void **)&p->memory.flags, err));
-    CRUMB_TRY(first->backend->device.shared_create(first->device, p->memory_bytes, &memory, err));
-    p->memory.values = memory;
-    for (int i = FIRST; i <= SECOND; i++) p->memory.waited[i] = &p->sides[i].waited_ns;
+    CRUMB_TRY(crumb_calloc(1, flag_bytes, "the devices' flags", (void **)&of->memory.flags, err));
+    CRUMB_TRY(first->backend->device.shared_create(first->device, of->memory_bytes, &memory, err));
+    of->memory.values = memory;
+    p->stats.scratch_bytes += of->memory_bytes;
+    for (int i = FIRST; i <= SECOND; i++) of->memory.waited[i] = &p->sides[i].waited_ns;
     return CRUMB_OK;
 }
 
-static crumb_status make_side(crumb_pair *p, int which, const crumb_share_plan *plan,
-                              const crumb_session_params *params, crumb_error *err) {
-    const crumb_hparams *h = &p->model->net.hparams;
-    side *s = &p->sides[which];
+static crumb_status record(crumb_pair *p, int which, const crumb_share_plan *plan, plans *of, crumb_error *err) {
+    const side *s = &p->sides[which];
     const crumb_backend *backend = s->unit->backend;
+    crumb_share_part *part = &of->part[which];
+    CRUMB_TRY(crumb_share_make(plan, which, &of->memory, part, err));
+    const crumb_plan_desc desc = {.ops = part->ops,
+                                  .n_ops = part->n_ops,
+                                  .values = part->values,
+                                  .n_values = part->n_values,
+                                  .max_rows = of->size.max_rows,
+                                  .max_outputs = of->size.max_outputs,
+                                  .n_threads = of->size.n_threads,
+                                  .kv = s->kv};
+    CRUMB_TRY(backend->plan.record(s->unit->device, &desc, &of->plan[which], err));
+    p->stats.scratch_bytes += backend->plan.scratch_bytes(of->plan[which]);
+    return CRUMB_OK;
+}
+
+static crumb_status make_plans(crumb_pair *p, plans *of, crumb_error *err) {
+    crumb_share_plan plan = p->share;
+    plan.max_rows = of->size.max_rows;
+    plan.max_outputs = of->size.max_outputs;
+    CRUMB_TRY(make_memory(p, &plan, of, err));
+    for (int i = FIRST; i <= SECOND; i++) CRUMB_TRY(record(p, i, &plan, of, err));
+    return CRUMB_OK;
+}
+
+static void free_plans(const crumb_pair *p, plans *of) {
+    const crumb_engine_unit *first = p->sides[FIRST].unit;
+    for (int i = FIRST; i <= SECOND; i++) {
+        if (of->plan[i]) p->sides[i].unit->backend->plan.destroy(of->plan[i]);
+        crumb_share_free(&of->part[i]);
+    }
+    if (of->memory.values) first->backend->device.shared_destroy(first->device, of->memory.values, of->memory_bytes);
+    free(of->memory.flags);
+    *of = (plans){.memory_bytes = 0};
+}
+
+static crumb_status get_plans(crumb_pair *p, const crumb_pair_size *size, plans **out, crumb_error *err) {
+    for (size_t i = 0; i < p->n_sizes; i++) {
+        *out = &p->sizes[i];
+        if ((*out)->size.max_rows == size->max_rows && (*out)->size.max_outputs == size->max_outputs) return CRUMB_OK;
+    }
+    if (p->n_sizes == MAX_SIZES)
+        return crumb_fail(err, CRUMB_ERR_INTERNAL, "divided layers: too many sizes of batches");
+    *out = &p->sizes[p->n_sizes];
+    (*out)->size = *size;
+    const crumb_status status = make_plans(p, *out, err);
+    if (status == CRUMB_OK)
+        p->n_sizes++;
+    else
+        free_plans(p, *out);
+    return status;
+}
+
+crumb_status crumb_pair_prepare(crumb_pair *p, const crumb_pair_size *size, crumb_error *err) {
+    plans *unused;
+    return get_plans(p, size, &unused, err);
+}
+
+static crumb_status make_cache(crumb_pair *p, int which, const crumb_session_params *params, crumb_error *err) {
+    const crumb_hparams *h = &p->model->net.hparams;
+    const uint32_t heads = p->share.heads;
+    side *s = &p->sides[which];
     uint64_t n_bytes;
-    CRUMB_TRY(crumb_share_make(plan, which, &p->memory, &s->part, err));
     const bool own_keys = h->num_key_value_heads > 1; /* else both have the one */
-    s->head0 = which == SECOND && own_keys ? plan->heads : 0;
+    s->head0 = which == SECOND && own_keys ? heads : 0;
     s->kv_params = (crumb_kv_params){.n_layers = h->num_hidden_layers,
                                      .n_sequences = 1,
                                      .n_ctx = params->n_ctx,
                                      .n_head_kv = !own_keys        ? 1
-                                                  : which == FIRST ? plan->heads
-                                                                   : h->num_key_value_heads - plan->heads,
+                                                  : which == FIRST ? heads
+                                                                   : h->num_key_value_heads - heads,
                                      .head_dim = h->head_dim,
                                      .type = params->kv_type};
     CRUMB_TRY(crumb_kv_pages_cache(&p->pages, s->unit, &s->kv_params, NULL, s->head0, &s->kv, &n_bytes, err));
     p->stats.kv_bytes += n_bytes;
-    const crumb_plan_desc desc = {.ops = s->part.ops,
-                                  .n_ops = s->part.n_ops,
-                                  .values = s->part.values,
-                                  .n_values = s->part.n_values,
-                                  .max_rows = 1,
-                                  .max_outputs = 1,
-                                  .n_threads = params->n_threads,
-                                  .kv = s->kv};
-    CRUMB_TRY(backend->plan.record(s->unit->device, &desc, &s->plan, err));
-    p->stats.scratch_bytes += backend->plan.scratch_bytes(s->plan);
     return CRUMB_OK;
 }
 
 static crumb_status set_up(crumb_pair *p, const crumb_session_params *params, double share, crumb_error *err) {
-    const crumb_hparams *h = &p->model->net.hparams;
-    const uint32_t n_heads = h->num_key_value_heads > 1 ? h->num_key_value_heads : h->num_attention_heads;
-    uint32_t heads = (uint32_t)lround(share * n_heads);
-    if (heads < 1) heads = 1;
-    if (heads >= n_heads) heads = n_heads - 1;
+    const crumb_pair_size one = {1, 1, params->n_threads};
     CRUMB_TRY(build_whole(p, params, err));
-    const crumb_share_plan plan = {
-        .whole = &p->whole, .result = p->logits, .heads = heads, .share = share, .max_rows = 1};
+    p->share = (crumb_share_plan){.whole = &p->whole,
+                                  .result = p->logits,
+                                  .heads = crumb_share_heads(&p->model->net.hparams, share),
+                                  .share = share,
+                                  .second_embeds = p->model->divided};
     p->stats.share = share;
-    p->stats.heads = heads;
-    CRUMB_TRY(make_memory(p, &plan, err));
-    for (int i = FIRST; i <= SECOND; i++) CRUMB_TRY(make_side(p, i, &plan, params, err));
+    p->stats.heads = p->share.heads;
+    for (int i = FIRST; i <= SECOND; i++) CRUMB_TRY(make_cache(p, i, params, err));
+    CRUMB_TRY(crumb_pair_prepare(p, &one, err));
     return crumb_thread_start(drive, p, &p->thread, err);
 }
 
@@ -166,40 +225,43 @@ void crumb_pair_destroy(crumb_pair *p) {
         announce(&p->asked);
         crumb_thread_join(p->thread);
     }
+    for (size_t i = 0; i < p->n_sizes; i++) free_plans(p, &p->sizes[i]);
     for (int i = FIRST; i <= SECOND; i++) {
-        side *s = &p->sides[i];
-        if (s->plan) s->unit->backend->plan.destroy(s->plan);
+        const side *s = &p->sides[i];
         if (s->kv) s->unit->backend->device.kv_destroy(s->unit->device, s->kv);
-        crumb_share_free(&s->part);
     }
-    const crumb_engine_unit *first = p->sides[FIRST].unit;
-    if (p->memory.values) first->backend->device.shared_destroy(first->device, p->memory.values, p->memory_bytes);
-    free(p->memory.flags);
     crumb_graph_free(&p->whole);
     free(p);
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------- */
 
-crumb_status crumb_pair_run(crumb_pair *p, const crumb_row *row, const crumb_engine_unit **failed, crumb_error *err) {
+static crumb_status run_both(crumb_pair *p, crumb_error *err) {
     const uint32_t n = __atomic_load_n(&p->done, __ATOMIC_ACQUIRE);
-    side *first = &p->sides[FIRST], *second = &p->sides[SECOND];
-    p->row = row;
+    const side *first = &p->sides[FIRST], *second = &p->sides[SECOND];
     announce(&p->asked);
-    replay(p, second);
+    replay(p, SECOND);
     wait_for(&p->done, n);
     /* the CPU fails when it has waited for the other for too long, too */
     const side *bad = first->status != CRUMB_OK ? first : second->status != CRUMB_OK ? second : NULL;
-    *failed = bad ? first->unit : NULL;
     if (!bad) return CRUMB_OK;
     if (err) *err = bad->err;
     return bad->status;
 }
 
-crumb_status crumb_pair_logits(crumb_pair *p, const float **out, crumb_error *err) {
-    const side *s = &p->sides[SECOND];
-    uint32_t n;
-    return s->unit->backend->plan.read(s->plan, s->part.result, out, &n, err);
+crumb_status crumb_pair_run(crumb_pair *p, const crumb_pair_size *size, const crumb_row *rows, uint32_t n_rows,
+                            const crumb_engine_unit **failed, crumb_error *err) {
+    *failed = p->sides[FIRST].unit;
+    CRUMB_TRY(get_plans(p, size, &p->now, err));
+    p->rows = rows;
+    p->n_rows = n_rows;
+    CRUMB_TRY(run_both(p, err));
+    *failed = NULL;
+    return CRUMB_OK;
+}
+
+crumb_status crumb_pair_logits(crumb_pair *p, const float **out, uint32_t *n, crumb_error *err) {
+    return p->sides[SECOND].unit->backend->plan.read(p->now->plan[SECOND], p->now->part[SECOND].result, out, n, err);
 }
 
 /* ---- keys and values ------------------------------------------------------------------------------------------- */

@@ -15,17 +15,26 @@
 static const uint32_t small_buckets[CRUMB_BUCKET_BATCH] = {1, 2, 4, 8, 16};
 enum { SCORE_ROWS = 128, NO_LAYER = UINT16_MAX };
 
-/* Layers [first, end) on one device; the head is the layer behind the last. */
+/* Layers [first, end) on one device; the head is the layer behind the last. What a token needs of it comes first: the
+ * layer before has driven all of this out of the caches, and each further line that is read takes 0.1 us. */
 typedef struct span {
-    uint32_t first, end;
     const crumb_engine_unit *unit;
-    crumb_graph graph; /* its last op is TOP where top is there */
-    crumb_value in;    /* CRUMB_NO_VALUE: begins with the embedding */
-    crumb_value out;   /* the residual stream, or logits */
-    crumb_value top;   /* of logits that would have to travel; else CRUMB_NO_VALUE */
+    uint8_t unit_index;      /* of the model's */
+    bool is_head, with_head; /* nothing but the head; the head behind layers, or nothing else */
+    crumb_value in;          /* CRUMB_NO_VALUE: begins with the embedding */
+    crumb_value out;         /* the residual stream, or logits */
+    crumb_watch_line row;    /* what is predicted of it for a single row */
     crumb_plan *plans[CRUMB_BUCKET_COUNT];
-    crumb_watch_line row; /* what is predicted of it for a single row */
+    uint32_t first, end;
+    crumb_value top;   /* of logits that would have to travel; else CRUMB_NO_VALUE */
+    crumb_graph graph; /* its last op is TOP where top is there */
 } span;
+
+/* What the spans of one run took on each unit, and what was predicted. */
+typedef struct span_times {
+    double predicted_ns[CRUMB_ENGINE_MAX_UNITS];
+    uint64_t ticks[CRUMB_ENGINE_MAX_UNITS];
+} span_times;
 
 typedef struct span_list {
     span *items;
@@ -47,20 +56,23 @@ struct crumb_pipeline {
     kv_store kv[CRUMB_ENGINE_MAX_UNITS];
     crumb_kv_pages pages; /* that both units' caches are in */
     uint8_t *held;        /* [layers]: the unit whose cache has what was evaluated last */
+    crumb_phase held_for; /* where all of that is where this phase is computed */
     crumb_row *wanted;    /* rows with output; as many as the largest bucket for the head has */
-    const span *last;     /* of the last run; NULL: none, or it was the pair's */
-    crumb_bucket bucket;
-    crumb_pair *pair; /* NULL: layers are not divided; else single rows may go there */
+    crumb_pair *pair;     /* NULL: layers are not divided; else single rows may go there */
     crumb_split split;
     size_t alone;               /* the unit that runs single rows where the pair does not */
     uint32_t share;             /* of SPLIT_STEPS, that the pair has been made for; 0: one that stays */
     crumb_watch_split pair_row; /* predicted of the pair */
     bool by_pair;               /* the last run */
     uint32_t in_spans, in_pair; /* positions that the caches of either hold */
-    const crumb_engine_unit *failed;
     crumb_pipeline_stats stats;
     crumb_watch watch;
-    double aside_ns; /* of the run under way: moving keys and values, another share; no part of what rows take */
+    /* The run under way, or the last one. */
+    const crumb_engine_unit *failed;
+    const span *last; /* NULL: none, or it was the pair's */
+    crumb_bucket bucket;
+    double aside_ns; /* moving keys and values, another share; no part of what rows take */
+    span_times times;
 };
 
 static void note_move(crumb_pipeline *p, uint64_t start_ns) {
@@ -73,16 +85,19 @@ static uint32_t n_layers(const crumb_pipeline *p) {
     return p->model->net.hparams.num_hidden_layers;
 }
 
+static int threads_for(const crumb_pipeline *p, crumb_bucket bucket) {
+    return bucket >= CRUMB_BUCKET_BATCH ? p->params.n_threads_batch : p->params.n_threads;
+}
+
 /* ---- spans --------------------------------------------------------------------------------------------------- */
 
 static crumb_status build_span(crumb_pipeline *p, span *s, crumb_error *err) {
     const crumb_network *net = &p->model->net;
-    const kv_store *kv = &p->kv[s->unit - p->model->units];
-    const bool head = s->end > n_layers(p);
+    const kv_store *kv = &p->kv[s->unit_index];
     crumb_graph_init(&s->graph, p->params.activation, err);
     s->out = crumb_network_span(net, &s->graph, s->first, s->end);
     s->in = s->top = CRUMB_NO_VALUE;
-    if (head && !s->unit->info.host_memory) s->top = crumb_graph_top(&s->graph, s->out, CRUMB_PIPELINE_TOP);
+    if (s->with_head && !s->unit->info.host_memory) s->top = crumb_graph_top(&s->graph, s->out, CRUMB_PIPELINE_TOP);
     s->graph.err = NULL; /* the caller's; it may be gone by the next call */
     if (s->graph.status != CRUMB_OK) return s->graph.status;
     if (s->graph.ops[0].kind == CRUMB_OP_INPUT) s->in = s->graph.ops[0].input.out;
@@ -112,6 +127,9 @@ static crumb_status build_phase(crumb_pipeline *p, crumb_phase phase, crumb_erro
         s->first = first;
         s->end = end;
         s->unit = &p->model->units[unit];
+        s->unit_index = unit;
+        s->is_head = first == n_layers(p);
+        s->with_head = end > n_layers(p);
         s->row = crumb_watch_predict_row(p->model, unit, first, end);
         CRUMB_TRY(build_span(p, s, err));
     }
@@ -128,32 +146,29 @@ static void free_phase(span_list *list) {
     free(list->items);
 }
 
-/* Records a span's plan for a bucket when it is first needed. The head by itself sees only rows with output. */
-static crumb_status get_plan(crumb_pipeline *p, span *s, crumb_bucket bucket, crumb_plan **out, crumb_error *err) {
-    if (!s->plans[bucket]) {
-        const bool scores = bucket == CRUMB_BUCKET_SCORE, alone = s->first == n_layers(p);
-        const uint32_t rows = crumb_pipeline_rows(p, bucket), outputs = scores ? rows : 1;
-        const crumb_plan_desc desc = {
-            .ops = s->graph.ops,
-            .n_ops = s->graph.n_ops - (scores && s->top != CRUMB_NO_VALUE),
-            .values = s->graph.values,
-            .n_values = s->graph.n_values,
-            .max_rows = alone ? outputs : rows,
-            .max_outputs = outputs,
-            .n_threads = bucket >= CRUMB_BUCKET_BATCH ? p->params.n_threads_batch : p->params.n_threads,
-            .kv = p->kv[s->unit - p->model->units].cache,
-        };
-        CRUMB_TRY(s->unit->backend->plan.record(s->unit->device, &desc, &s->plans[bucket], err));
-        p->stats.scratch_bytes += s->unit->backend->plan.scratch_bytes(s->plans[bucket]);
-    }
-    *out = s->plans[bucket];
+/* Records a span's plan for a bucket. The head by itself sees only rows with output. */
+static crumb_status record_plan(crumb_pipeline *p, span *s, crumb_bucket bucket, crumb_error *err) {
+    const bool scores = bucket == CRUMB_BUCKET_SCORE;
+    const uint32_t rows = crumb_pipeline_rows(p, bucket), outputs = scores ? rows : 1;
+    const crumb_plan_desc desc = {
+        .ops = s->graph.ops,
+        .n_ops = s->graph.n_ops - (scores && s->top != CRUMB_NO_VALUE),
+        .values = s->graph.values,
+        .n_values = s->graph.n_values,
+        .max_rows = s->is_head ? outputs : rows,
+        .max_outputs = outputs,
+        .n_threads = threads_for(p, bucket),
+        .kv = p->kv[s->unit_index].cache,
+    };
+    CRUMB_TRY(s->unit->backend->plan.record(s->unit->device, &desc, &s->plans[bucket], err));
+    p->stats.scratch_bytes += s->unit->backend->plan.scratch_bytes(s->plans[bucket]);
     return CRUMB_OK;
 }
 
 static crumb_status record_phase(crumb_pipeline *p, crumb_phase phase, crumb_bucket bucket, crumb_error *err) {
     span_list *list = &p->phases[phase];
-    crumb_plan *plan;
-    for (size_t i = 0; i < list->n; i++) CRUMB_TRY(get_plan(p, &list->items[i], bucket, &plan, err));
+    for (size_t i = 0; i < list->n; i++)
+        if (!list->items[i].plans[bucket]) CRUMB_TRY(record_plan(p, &list->items[i], bucket, err));
     return CRUMB_OK;
 }
 
@@ -161,7 +176,7 @@ static crumb_status record_phase(crumb_pipeline *p, crumb_phase phase, crumb_buc
 
 /* Where keys and values would move between devices that see the same memory, they have one cache. */
 static bool wants_one_cache(const crumb_pipeline *p) {
-    return p->model->n_units == 2 && p->model->units[0].info.shared_weight_bytes > 0 &&
+    return p->model->n_units == 2 && !p->model->divided && p->model->units[0].info.shared_weight_bytes > 0 &&
            (p->model->split > 0 || !same_places(p->model));
 }
 
@@ -226,6 +241,7 @@ static crumb_status move_layer(crumb_pipeline *p, uint32_t layer, size_t from, s
 }
 
 static crumb_status move_kv(crumb_pipeline *p, crumb_phase phase, uint32_t n_past, crumb_error *err) {
+    if (p->one_list || p->held_for == phase) return CRUMB_OK;
     const uint64_t start = crumb_now_ns();
     for (uint32_t i = 0; i < n_layers(p); i++) {
         const uint8_t to = p->model->places[i].unit[phase];
@@ -233,6 +249,7 @@ static crumb_status move_kv(crumb_pipeline *p, crumb_phase phase, uint32_t n_pas
         if (n_past > 0 && !p->pages.at) CRUMB_TRY(move_layer(p, i, p->held[i], to, n_past, err));
         p->held[i] = to;
     }
+    p->held_for = phase;
     note_move(p, start);
     return CRUMB_OK;
 }
@@ -296,19 +313,36 @@ static void note_kv(crumb_pipeline *p, bool by_pair, uint32_t n_past, uint32_t e
     p->by_pair = by_pair;
 }
 
-static crumb_status run_pair(crumb_pipeline *p, const crumb_row *row, crumb_error *err) {
-    CRUMB_TRY(move_kv(p, CRUMB_PHASE_DECODE, row->position, err));
-    CRUMB_TRY(bring_kv(p, true, row->position, err));
+static crumb_pair_size pair_size(const crumb_pipeline *p, crumb_bucket bucket) {
+    const uint32_t rows = crumb_pipeline_rows(p, bucket);
+    return (crumb_pair_size){
+        .max_rows = rows, .max_outputs = bucket == CRUMB_BUCKET_SCORE ? rows : 1, .n_threads = threads_for(p, bucket)};
+}
+
+static crumb_status run_pair(crumb_pipeline *p, crumb_bucket bucket, const crumb_row *rows, uint32_t n,
+                             crumb_error *err) {
+    const uint32_t n_past = rows[0].position;
+    const crumb_pair_size size = pair_size(p, bucket);
     const crumb_pair_stats before = crumb_pair_get_stats(p->pair);
     const uint64_t start = crumb_now_ns();
-    CRUMB_TRY(crumb_pair_run(p->pair, row, &p->failed, err));
+    CRUMB_TRY(crumb_pair_run(p->pair, &size, rows, n, &p->failed, err));
     const double ns = (double)(crumb_now_ns() - start);
     const crumb_pair_stats after = crumb_pair_get_stats(p->pair);
     const double busy_ns[2] = {(double)(after.busy_ns[0] - before.busy_ns[0]),
                                (double)(after.busy_ns[1] - before.busy_ns[1])};
-    crumb_watch_pair(&p->watch, &p->pair_row, row->position, busy_ns, ns);
-    note_kv(p, true, row->position, row->position + 1);
+    if (bucket == CRUMB_BUCKET_ONE)
+        crumb_watch_pair(&p->watch, &p->pair_row, n_past, busy_ns, ns);
+    else
+        crumb_watch_pair_batch(&p->watch, p->model, p->model->split, n, n_past, ns);
+    note_kv(p, true, n_past, n_past + n);
     return CRUMB_OK;
+}
+
+/* A single row where whole layers have been evaluated before. */
+static crumb_status run_pair_row(crumb_pipeline *p, const crumb_row *row, crumb_error *err) {
+    CRUMB_TRY(move_kv(p, CRUMB_PHASE_DECODE, row->position, err));
+    CRUMB_TRY(bring_kv(p, true, row->position, err));
+    return run_pair(p, CRUMB_BUCKET_ONE, row, 1, err);
 }
 
 static void drop_pair(crumb_pipeline *p) {
@@ -335,8 +369,18 @@ static crumb_status change_share(crumb_pipeline *p, uint32_t share, uint32_t n_p
 
 /* ---- life ---------------------------------------------------------------------------------------------------- */
 
+/* No device has a whole layer. */
+static crumb_status set_up_divided(crumb_pipeline *p, crumb_error *err) {
+    const crumb_pair_size batch = pair_size(p, CRUMB_BUCKET_BATCH);
+    CRUMB_TRY(create_pair(p, err));
+    const crumb_status status = crumb_pair_prepare(p->pair, &batch, err);
+    p->stats.scratch_bytes = crumb_pair_get_stats(p->pair).scratch_bytes;
+    return status;
+}
+
 static crumb_status set_up(crumb_pipeline *p, crumb_error *err) {
     const uint32_t scores = crumb_pipeline_rows(p, CRUMB_BUCKET_SCORE);
+    if (p->model->divided) return set_up_divided(p, err);
     CRUMB_TRY(create_pages(p, err));
     for (size_t i = 0; i < p->model->n_units; i++) CRUMB_TRY(create_kv(p, i, err));
     CRUMB_TRY(crumb_calloc(n_layers(p), sizeof *p->held, "the context", (void **)&p->held, err));
@@ -408,20 +452,19 @@ typedef struct batch {
 } batch;
 
 static crumb_status run_span(crumb_pipeline *p, span *s, crumb_bucket bucket, batch *b, crumb_error *err) {
-    const crumb_backend *backend = s->unit->backend;
-    crumb_plan *plan;
+    if (!s->plans[bucket]) CRUMB_TRY(record_plan(p, s, bucket, err));
     const uint32_t n = b->n, n_past = b->rows[0].position;
-    CRUMB_TRY(get_plan(p, s, bucket, &plan, err));
-    const uint64_t start = crumb_now_ns();
+    const crumb_backend *backend = s->unit->backend;
+    crumb_plan *plan = s->plans[bucket];
+    const uint64_t start = crumb_ticks();
     if (s->in != CRUMB_NO_VALUE) CRUMB_TRY(backend->plan.write(plan, s->in, b->x, b->n, err));
     CRUMB_TRY(backend->plan.replay(plan, b->rows, b->n, err));
-    if (s->end <= n_layers(p)) CRUMB_TRY(backend->plan.read(plan, s->out, &b->x, &b->n, err));
-    const double ns = (double)(crumb_now_ns() - start);
-    const size_t unit = (size_t)(s->unit - p->model->units);
-    if (bucket == CRUMB_BUCKET_ONE)
-        crumb_watch_span(&p->watch, unit, s->row.at_none_ns + s->row.per_position_ns * n_past, ns);
-    else
-        crumb_watch_batch(&p->watch, p->model, unit, s->first, s->end, n, n_past, ns);
+    if (!s->with_head) CRUMB_TRY(backend->plan.read(plan, s->out, &b->x, &b->n, err));
+    const uint64_t now = crumb_ticks(); /* maybe of another core, whose count may be behind a little */
+    p->times.ticks[s->unit_index] += now > start ? now - start : 0;
+    p->times.predicted_ns[s->unit_index] +=
+        bucket == CRUMB_BUCKET_ONE ? s->row.at_none_ns + s->row.per_position_ns * n_past
+                                   : crumb_watch_predict_batch(p->model, s->unit_index, s->first, s->end, n, n_past);
     return CRUMB_OK;
 }
 
@@ -439,11 +482,11 @@ static crumb_status run_list(crumb_pipeline *p, span_list *list, crumb_bucket bu
     const uint32_t n = b.n;
     for (size_t i = 0; i < list->n; i++) {
         span *s = &list->items[i];
-        if (s->first == n_layers(p)) keep_wanted(p, rows, n, &b);
+        if (s->is_head) keep_wanted(p, rows, n, &b);
         if (b.n == 0) break; /* nobody wants the head's output */
         p->failed = s->unit;
         CRUMB_TRY(run_span(p, s, bucket, &b, err));
-        if (s->end > n_layers(p)) p->last = s;
+        if (s->with_head) p->last = s;
     }
     p->failed = NULL;
     p->bucket = bucket;
@@ -469,7 +512,7 @@ static crumb_status run_row(crumb_pipeline *p, const crumb_row *row, crumb_error
     const double aside_ns = p->aside_ns;
     const crumb_pair_stats before = crumb_pair_get_stats(p->pair);
     const uint64_t start = crumb_now_ns();
-    CRUMB_TRY(both ? run_pair(p, row, err) : run_spans(p, CRUMB_BUCKET_ONE, row, 1, err));
+    CRUMB_TRY(both ? run_pair_row(p, row, err) : run_spans(p, CRUMB_BUCKET_ONE, row, 1, err));
     const double ns = (double)(crumb_now_ns() - start) - (p->aside_ns - aside_ns);
     const crumb_pair_stats after = crumb_pair_get_stats(p->pair);
     crumb_split_spent(&p->split, p->aside_ns);
@@ -480,19 +523,25 @@ static crumb_status run_row(crumb_pipeline *p, const crumb_row *row, crumb_error
 
 static crumb_status run_any(crumb_pipeline *p, crumb_bucket bucket, const crumb_row *rows, uint32_t n,
                             crumb_error *err) {
+    if (p->model->divided) return run_pair(p, bucket, rows, n, err);
     if (!p->pair || bucket != CRUMB_BUCKET_ONE) return run_spans(p, bucket, rows, n, err);
-    return p->model->split_always ? run_pair(p, rows, err) : run_row(p, rows, err);
+    return p->model->split_always ? run_pair_row(p, rows, err) : run_row(p, rows, err);
 }
 
 crumb_status crumb_pipeline_run(crumb_pipeline *p, crumb_bucket bucket, const crumb_row *rows, uint32_t n,
                                 crumb_error *err) {
-    const uint64_t start = crumb_now_ns();
+    const uint64_t start = crumb_now_ns(), start_ticks = crumb_ticks();
     p->last = NULL;
     p->by_pair = false;
     p->aside_ns = 0;
+    p->times = (span_times){.ticks = {0}};
     CRUMB_TRY(run_any(p, bucket, rows, n, err));
+    const uint64_t ticks = crumb_ticks() - start_ticks;
+    const double ns = (double)(crumb_now_ns() - start);
+    for (size_t u = 0; u < p->model->n_units; u++)
+        crumb_watch_span(&p->watch, u, p->times.predicted_ns[u], ns * (double)p->times.ticks[u] / (double)ticks);
     crumb_watch_run(&p->watch, bucket == CRUMB_BUCKET_ONE ? CRUMB_PHASE_DECODE : CRUMB_PHASE_PREFILL, n,
-                    (double)(crumb_now_ns() - start) - p->aside_ns);
+                    ns - p->aside_ns);
     return CRUMB_OK;
 }
 
@@ -509,7 +558,7 @@ static crumb_status read_value(crumb_pipeline *p, const span *s, crumb_value val
 
 crumb_status crumb_pipeline_logits(crumb_pipeline *p, const float **out, uint32_t *n, crumb_error *err) {
     const span *s = p->last;
-    if (p->by_pair) return *n = 1, crumb_pair_logits(p->pair, out, err);
+    if (p->by_pair) return crumb_pair_logits(p->pair, out, n, err);
     if (!s) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "there are no logits to sample from: feed tokens first");
     return read_value(p, s, s->out, out, n, err);
 }
@@ -540,7 +589,9 @@ const crumb_watch *crumb_pipeline_watch(const crumb_pipeline *p) {
 
 void crumb_pipeline_explain_split(const crumb_pipeline *p, char *out, size_t size) {
     if (size) *out = 0;
-    if (p->pair && p->model->split_always)
+    if (p->model->divided)
+        snprintf(out, size, "split %.2f of the rows, where their weights lie", p->model->split);
+    else if (p->pair && p->model->split_always)
         snprintf(out, size, "split %.2f of the rows, as asked for", p->model->split);
     else if (p->pair)
         crumb_split_explain(&p->split, out, size);

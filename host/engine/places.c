@@ -2,6 +2,7 @@
 
 #include "host/base/memory.h"
 #include "host/engine/costs.h"
+#include "host/engine/shares.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -102,26 +103,51 @@ static double advised_split(const crumb_model *m) {
     return part[0].share < 1 ? part[0].share : 0;
 }
 
-/* Some of what can be advised needs weights that both devices read. */
-static bool needs_shared_weights(const crumb_model *m) {
-    for (uint32_t i = 0; i < n_places(m); i++)
-        if (m->places[i].unit[CRUMB_PHASE_PREFILL] != m->places[i].unit[CRUMB_PHASE_DECODE]) return true;
-    return advised_split(m) > 0;
+static bool shares_weights(const crumb_model *m, uint64_t weight_bytes) {
+    return weight_bytes <= m->units[GPU].info.shared_weight_bytes;
+}
+
+/* Whether layers can be divided where each device has the weights of its part only, and no way back to whole ones. */
+static crumb_status check_divisible(const crumb_model *m, crumb_error *err) {
+    const crumb_engine_unit *gpu = &m->units[GPU];
+    const crumb_hparams *h = &m->net.hparams;
+    const uint32_t n = h->num_key_value_heads > 1 ? h->num_key_value_heads : h->num_attention_heads;
+    void *memory;
+    if (n < 2 || h->head_dim % CRUMB_TILE_ROWS != 0)
+        return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
+                          "layers with %u heads of %u columns cannot be divided between two devices",
+                          h->num_attention_heads, h->head_dim);
+    CRUMB_TRY(gpu->backend->device.shared_create(gpu->device, CRUMB_TILE_ROWS, &memory, err));
+    gpu->backend->device.shared_destroy(gpu->device, memory, CRUMB_TILE_ROWS);
+    return CRUMB_OK;
+}
+
+/* Where weights are not shared, each device has its own: for both phases. */
+static bool can_carry_out(const crumb_model *m, crumb_error *reason) {
+    const crumb_placement *p = &m->advice->placement;
+    for (uint32_t i = 0; i < n_places(m); i++) {
+        const crumb_place_part *a = &p->part[CRUMB_PHASE_PREFILL][i], *b = &p->part[CRUMB_PHASE_DECODE][i];
+        if (a->device == b->device && a->share >= b->share && a->share <= b->share) continue;
+        crumb_fail(reason, CRUMB_ERR_UNSUPPORTED, "%s does not share the CPU's memory", m->units[GPU].info.name);
+        return false;
+    }
+    return advised_split(m) <= 0 || check_divisible(m, reason) == CRUMB_OK;
 }
 
 /* As the scheduler says; false: it says nothing, or it cannot be carried out. */
 static bool place_as_advised(crumb_model *m, uint64_t weight_bytes) {
     const crumb_engine_advice *a = m->advice;
     if (!a->known || !a->gpu) return false;
-    const uint8_t alone = crumb_engine_advice_gpu_decodes_faster(a) ? GPU : CPU;
+    const bool shared = shares_weights(m, weight_bytes);
+    const uint8_t alone = !shared || crumb_engine_advice_gpu_decodes_faster(a) ? GPU : CPU;
+    crumb_error reason = {0};
     for (uint32_t i = 0; i < n_places(m); i++)
         for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++) {
             const crumb_place_part *part = &a->placement.part[phase][i];
             m->places[i].unit[phase] = part->share < 1 ? alone : part->device ? GPU : CPU;
         }
-    if (weight_bytes > m->units[GPU].info.shared_weight_bytes && needs_shared_weights(m)) {
-        crumb_engine_log(m, CRUMB_LOG_WARN, "%s does not share the CPU's memory, as '%s' would need",
-                         m->units[GPU].info.name, a->placement.name);
+    if (!shared && !can_carry_out(m, &reason)) {
+        crumb_engine_log(m, CRUMB_LOG_WARN, "not '%s': %s", a->placement.name, reason.message);
         return false;
     }
     m->split = advised_split(m);
@@ -130,7 +156,7 @@ static bool place_as_advised(crumb_model *m, uint64_t weight_bytes) {
 }
 
 static crumb_status find_memories(crumb_model *m, uint64_t weight_bytes, crumb_error *err) {
-    const bool shared = weight_bytes <= m->units[GPU].info.shared_weight_bytes;
+    const bool shared = shares_weights(m, weight_bytes);
     for (uint32_t i = 0; i < n_places(m); i++) {
         crumb_engine_place *p = &m->places[i];
         p->memory = shared ? GPU : p->unit[CRUMB_PHASE_DECODE];
@@ -185,25 +211,27 @@ static void describe(crumb_model *m) {
     describe_phase(m, CRUMB_PHASE_DECODE);
 }
 
-/* Layers are divided between both where that is advised, or where both are asked for and not each given to one. */
-static bool divides(const crumb_model *m, const crumb_model_params *params, bool advised) {
+/* Layers are divided between both where that is advised, or where both are asked for and not each given to one. Across
+ * two memories it rarely pays, and is never taken back: there a part must be asked for. */
+static bool divides(const crumb_model *m, const crumb_model_params *params, bool shared, bool advised) {
     if (advised) return m->split > 0;
-    return m->choice.with_cpu && !uses_cpu(m) && params->split != 0 && params->split < 1;
+    return m->choice.with_cpu && !uses_cpu(m) && params->split < 1 && (shared ? params->split != 0 : params->split > 0);
 }
 
-static crumb_status prepare_split(crumb_model *m, const crumb_model_params *params, uint64_t weight_bytes,
-                                  crumb_error *err) {
+static crumb_status prepare_split(crumb_model *m, const crumb_model_params *params, bool shared, crumb_error *err) {
     const double half = 0.5;
-    if (weight_bytes > m->units[GPU].info.shared_weight_bytes)
-        return crumb_fail(
-            err, CRUMB_ERR_UNSUPPORTED,
-            "%s does not share the CPU's memory: its layers cannot be divided (-ngl gives some to the CPU)",
-            m->units[GPU].info.name);
-    m->split_always = params->split > 0;
-    if (m->split_always)
+    m->divided = !shared;
+    m->split_always = params->split > 0 || m->divided;
+    if (params->split > 0)
         m->split = params->split;
     else if (m->split <= 0)
         m->split = half;
+    if (m->divided) {
+        append(m, "%s and cpu, %.0f %% and %.0f %% of each layer", m->units[GPU].info.name, 100 * m->split,
+               100 - 100 * m->split);
+        return check_divisible(m, err);
+    }
+    describe(m);
     append(m, "; decode %s and cpu, %.0f %% and %.0f %% of each layer%s", m->units[GPU].info.name, 100 * m->split,
            100 - 100 * m->split, m->split_always ? "" : " to begin with, where that is faster");
     return CRUMB_OK;
@@ -217,7 +245,9 @@ static crumb_status place(crumb_model *m, const crumb_model_params *params, uint
     if (pattern && *pattern) return place_by_pattern(m, pattern, err);
     if (params->n_gpu_layers >= 0) return place_last(m, (uint32_t)params->n_gpu_layers), CRUMB_OK;
     *advised = place_as_advised(m, weight_bytes);
-    return *advised ? CRUMB_OK : place_as_it_fits(m, weight_bytes, err);
+    if (*advised) return CRUMB_OK;
+    const bool divided = m->choice.with_cpu && params->split > 0 && !shares_weights(m, weight_bytes);
+    return divided ? place_last(m, n_places(m)), CRUMB_OK : place_as_it_fits(m, weight_bytes, err);
 }
 
 crumb_status crumb_engine_place_layers(crumb_model *m, const crumb_model_params *params, uint64_t weight_bytes,
@@ -226,10 +256,31 @@ crumb_status crumb_engine_place_layers(crumb_model *m, const crumb_model_params 
     CRUMB_TRY(crumb_calloc(n_places(m), sizeof *m->places, "the layers", (void **)&m->places, err));
     if (m->units[0].backend == &crumb_backend_cpu) return CRUMB_OK;
     CRUMB_TRY(place(m, params, weight_bytes, &advised, err));
-    const bool split = divides(m, params, advised);
+    const bool split = divides(m, params, shares_weights(m, weight_bytes), advised);
     if (!split && !uses_cpu(m)) return CRUMB_OK;
     CRUMB_TRY(find_memories(m, weight_bytes, err));
     CRUMB_TRY(open_cpu(m, params, err));
+    if (split) return prepare_split(m, params, shares_weights(m, weight_bytes), err);
     describe(m);
-    return split ? prepare_split(m, params, weight_bytes, err) : CRUMB_OK;
+    return CRUMB_OK;
+}
+
+/* ---- divided weights ----------------------------------------------------------------------------------------- */
+
+uint32_t crumb_engine_rows_on_first(const void *model, const crumb_matrix *w, bool *kept) {
+    const crumb_model *m = model;
+    const crumb_network *net = &m->net;
+    const crumb_hparams *h = &net->hparams;
+    const size_t layer = (size_t)((const char *)w - (const char *)net->layers) / sizeof *net->layers;
+    *kept = w == &net->embedding;
+    if (w == &net->embedding && !net->tied) return 0;
+    if (w == &net->embedding || w == &net->head.matrix) return crumb_share_rows(w->m, m->split);
+    const crumb_layer *l = &net->layers[layer];
+    const uint32_t heads = crumb_share_heads(h, m->split);
+    const bool one_key_head = h->num_key_value_heads == 1;
+    if (w == &l->attn_q.matrix)
+        return heads * h->head_dim * (one_key_head ? 1 : h->num_attention_heads / h->num_key_value_heads);
+    if (w != &l->attn_k.matrix && w != &l->attn_v.matrix) return crumb_share_rows(w->m, m->split);
+    *kept = one_key_head; /* both compute its keys and values */
+    return one_key_head ? w->m : heads * h->head_dim;
 }

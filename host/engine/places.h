@@ -14,4 +14,8 @@
 crumb_status crumb_engine_place_layers(crumb_model *m, const crumb_model_params *params, uint64_t weight_bytes,
                                        crumb_error *err);
 
+/* Of a matrix of `model`, a crumb_model that is divided: how many rows, the first, its first unit computes, and whether
+ * the CPU reads these too. For crumb_weights_place. */
+uint32_t crumb_engine_rows_on_first(const void *model, const crumb_matrix *w, bool *kept);
+
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_FLAGS = 16, NO_REGION = UINT32_MAX };
+enum { LINE_FLAGS = CRUMB_SHARE_FLAG_BYTES / sizeof(uint32_t), NO_REGION = UINT32_MAX };
 
 /* How a value of the whole span is there on a device. */
 typedef enum form {
@@ -27,7 +27,7 @@ typedef struct mapped {
 /* A piece of shared memory. Its next value may be written once both are behind an exchange after the last reading. */
 typedef struct region {
     size_t offset; /* floats */
-    uint32_t width;
+    uint64_t n_floats;
     uint32_t slot;  /* of the whole graph, whose value is in it */
     size_t read_at; /* exchanges before the last reading of all its columns */
     bool taken;
@@ -44,6 +44,7 @@ typedef struct maker {
     region regions[MAX_REGIONS];
     uint32_t n_regions;
     uint32_t head_dim, n_head, n_head_kv;
+    crumb_value first_output; /* it and later values have rows that want output only */
     crumb_error *err;
     crumb_status status;
 } maker;
@@ -116,42 +117,55 @@ static uint32_t own_keys(const maker *m) {
     return m->device ? m->n_head_kv - m->plan->heads : m->plan->heads;
 }
 
+uint32_t crumb_share_heads(const crumb_hparams *h, double share) {
+    const uint32_t n = h->num_key_value_heads > 1 ? h->num_key_value_heads : h->num_attention_heads;
+    const uint32_t heads = (uint32_t)lround(share * n);
+    if (heads < 1) return 1;
+    return heads < n ? heads : n - 1;
+}
+
+uint32_t crumb_share_rows(uint32_t m, double share) {
+    const uint32_t n_tiles = (uint32_t)crumb_div_up(m, CRUMB_TILE_ROWS);
+    uint32_t tiles = (uint32_t)lround(share * n_tiles);
+    if (tiles < 1) tiles = 1;
+    if (tiles >= n_tiles) tiles = n_tiles - 1;
+    return tiles * CRUMB_TILE_ROWS;
+}
+
 /* Columns [*begin, *end) of a value that are this device's. */
 static void own_columns(const maker *m, crumb_value v, uint32_t *begin, uint32_t *end) {
     const uint32_t width = whole_value(m, v)->width;
     const columns of = columns_of(m, v);
     const uint32_t heads = of == QUERIES ? own_queries(m) : own_keys(m);
     uint32_t cut = m->device ? width - heads * m->head_dim : heads * m->head_dim;
-    if (of == ROWS) {
-        const uint32_t n_tiles = (uint32_t)crumb_div_up(width, CRUMB_TILE_ROWS);
-        uint32_t tiles = (uint32_t)lround(m->plan->share * n_tiles);
-        if (tiles < 1) tiles = 1;
-        if (tiles >= n_tiles) tiles = n_tiles - 1;
-        cut = tiles * CRUMB_TILE_ROWS;
-    }
+    if (of == ROWS) cut = crumb_share_rows(width, m->plan->share);
     *begin = m->device ? cut : 0;
     *end = m->device ? width : cut;
 }
 
 /* ---- shared memory --------------------------------------------------------------------------------------------- */
 
-/* The widest value of a slot: what is shared may take its place later. */
-static uint32_t slot_width(const maker *m, uint32_t slot) {
+/* Of a slot's largest value: what is shared may take its place later. */
+static uint64_t slot_floats(const maker *m, uint32_t slot) {
     const crumb_graph *g = m->plan->whole;
-    uint32_t width = 0;
-    for (size_t i = 0; i < g->n_values; i++)
-        if (g->values[i].slot == slot && g->values[i].width > width) width = g->values[i].width;
-    return width;
+    uint64_t most = 0;
+    for (size_t i = 0; i < g->n_values; i++) {
+        const uint32_t rows = i < m->first_output ? m->plan->max_rows : m->plan->max_outputs;
+        const uint64_t n = (uint64_t)g->values[i].width * rows;
+        if (g->values[i].slot == slot && n > most) most = n;
+    }
+    return most;
 }
 
 /* A piece for a value: the one that an earlier value of its slot had, or a free one, or a new one. */
 static uint32_t take_region(maker *m, crumb_value v) {
-    const uint32_t slot = whole_value(m, v)->slot, width = slot_width(m, slot);
+    const uint32_t slot = whole_value(m, v)->slot;
+    const uint64_t n_floats = slot_floats(m, slot);
     for (uint32_t i = 0; i < m->n_regions; i++)
         if (m->regions[i].taken && m->regions[i].slot == slot) m->regions[i].taken = false; /* that one is gone */
     for (uint32_t i = 0; i < m->n_regions; i++) {
         region *r = &m->regions[i];
-        if (r->taken || r->width < width || r->read_at >= m->part->n_exchanges) continue;
+        if (r->taken || r->n_floats < n_floats || r->read_at >= m->part->n_exchanges) continue;
         r->taken = true;
         r->slot = slot;
         return i;
@@ -161,8 +175,8 @@ static uint32_t take_region(maker *m, crumb_value v) {
         return NO_REGION;
     }
     m->regions[m->n_regions] =
-        (region){.offset = m->part->n_floats, .width = width, .slot = slot, .taken = true, .read_at = 0};
-    m->part->n_floats += crumb_round_up((uint64_t)width * m->plan->max_rows, 16);
+        (region){.offset = m->part->n_floats, .n_floats = n_floats, .slot = slot, .taken = true, .read_at = 0};
+    m->part->n_floats += crumb_round_up(n_floats, 16);
     return m->n_regions++;
 }
 
@@ -204,6 +218,20 @@ static crumb_value make_own(maker *m, crumb_value v) {
     own_columns(m, v, &begin, &end);
     m->map[v] = (mapped){OWN, add_value(m, end - begin, whole_value(m, v)->slot, NULL), NO_REGION, false};
     return m->map[v].value;
+}
+
+/* Each for itself, or the second for both: exchanged when it is first read. */
+static void divide_embedding(maker *m, const crumb_op *from) {
+    crumb_op op = *from;
+    if (m->plan->second_embeds) {
+        const uint32_t at = take_region(m, from->embed.out);
+        op.embed.out = add_shared(m, from->embed.out, at);
+        m->map[from->embed.out] = (mapped){SHARED, op.embed.out, at, true};
+        if (m->device == 0) return;
+    } else {
+        op.embed.out = make_local(m, from->embed.out);
+    }
+    add_op(m, &op);
 }
 
 /* y = W x: own rows, as a matrix of their own. */
@@ -294,10 +322,7 @@ static void divide_head_norm(maker *m, const crumb_op *from) {
 static void divide(maker *m, const crumb_op *from) {
     crumb_op op = *from;
     switch (from->kind) {
-    case CRUMB_OP_EMBED:
-        op.embed.out = make_local(m, from->embed.out);
-        add_op(m, &op);
-        break;
+    case CRUMB_OP_EMBED: divide_embedding(m, from); break;
     case CRUMB_OP_INPUT:
         op.input.out = make_local(m, from->input.out);
         add_op(m, &op);
@@ -332,7 +357,13 @@ static void divide(maker *m, const crumb_op *from) {
     }
 }
 
-/* Heads are those of the first attention: all layers have the same. */
+static crumb_value find_first_output(const crumb_graph *g) {
+    for (size_t i = 0; i < g->n_ops; i++)
+        if (g->ops[i].kind == CRUMB_OP_SELECT) return g->ops[i].select.out;
+    return CRUMB_NO_VALUE;
+}
+
+/* Heads are those of the first attention: all layers have the same. The output matrix by itself has none. */
 static crumb_status find_heads(maker *m) {
     const crumb_graph *g = m->plan->whole;
     for (size_t i = 0; i < g->n_ops; i++) {
@@ -344,6 +375,7 @@ static crumb_status find_heads(maker *m) {
         break;
     }
     const uint32_t n = m->n_head_kv > 1 ? m->n_head_kv : m->n_head;
+    if (n == 0) return CRUMB_OK;
     if (m->plan->heads >= 1 && m->plan->heads < n && m->head_dim % CRUMB_TILE_ROWS == 0) return CRUMB_OK;
     return crumb_fail(m->err, CRUMB_ERR_UNSUPPORTED,
                       "layers with %u heads of %u columns cannot be divided between two devices", m->n_head,
@@ -355,6 +387,7 @@ crumb_status crumb_share_make(const crumb_share_plan *plan, int device, const cr
     maker m = {.plan = plan, .device = device, .memory = memory, .part = out, .err = err};
     *out = (crumb_share_part){.result = CRUMB_NO_VALUE};
     CRUMB_TRY(find_heads(&m));
+    m.first_output = find_first_output(plan->whole);
     CRUMB_TRY(crumb_calloc(plan->whole->n_values, sizeof *m.map, "divided layers", (void **)&m.map, err));
     m.status = crumb_calloc(plan->whole->n_ops * CRUMB_LINEAR_MAX_PARTS, sizeof *out->views, "divided layers",
                             (void **)&out->views, err);

@@ -4,12 +4,14 @@
  * is one key head, each has its own query heads, and both have that head's keys and values. A value
  * that only goes on within one device stays as narrow as that; what the other needs as well is put into memory that
  * both see (host/backend.h, shared values), behind which both signal and wait: attention's result, the gate's, and the
- * residual stream twice, four times a layer. Everything else, such as norms, both compute for themselves.
+ * residual stream twice, four times a layer; and what the second has embedded, where it alone does. Everything else,
+ * such as norms, both compute for themselves.
  */
 #ifndef CRUMB_ENGINE_SHARES_H
 #define CRUMB_ENGINE_SHARES_H
 
 #include "host/graph/graph.h"
+#include "host/model/hparams.h"
 
 /* How a span is divided. The first device has key heads (or query heads, where there is one key head) [0, heads) and
  * the part `share` of everything else. */
@@ -18,8 +20,16 @@ typedef struct crumb_share_plan {
     crumb_value result;       /* of it, which the first device gets whole */
     uint32_t heads;           /* 1 .. their number - 1 */
     double share;             /* 0..1 */
-    uint32_t max_rows;
+    uint32_t max_rows, max_outputs;
+    bool second_embeds; /* only the second device has the embedding's table, and embeds for both; else each does */
 } crumb_share_plan;
+
+/* How many heads the first device has of a model's: of key heads, or of query heads where there is one key head. */
+uint32_t crumb_share_heads(const crumb_hparams *h, double share);
+/* How many of a matrix's m rows it has where these are no heads. */
+uint32_t crumb_share_rows(uint32_t m, double share);
+
+enum { CRUMB_SHARE_FLAG_BYTES = 64 }; /* a device's flag of an exchange: a cache line */
 
 /* What both devices see; zeroed by who makes it. */
 typedef struct crumb_share_memory {

@@ -284,10 +284,46 @@ static crumb_status commit_memory(const crumb_model *m, uint8_t memory, const ui
         const void *next = i < n ? m->net.layers[i].attn_norm : m->net.output_norm;
         if (m->places[i].memory != memory) continue;
         const uint64_t end = (uint64_t)((const uint8_t *)next - base);
-        if (end > begin) CRUMB_TRY(u->backend->device.buffer_commit(u->device, u->buffer, begin, end - begin, err));
+        if (end > begin)
+            CRUMB_TRY(u->backend->device.buffer_commit(u->device, u->buffer, begin, end - begin, false, err));
         begin = end;
     }
-    return u->backend->device.buffer_commit(u->device, u->buffer, begin, n_bytes - begin, err);
+    return u->backend->device.buffer_commit(u->device, u->buffer, begin, n_bytes - begin, false, err);
+}
+
+static crumb_status commit_vector(crumb_model *m, const uint8_t *base, const float *v, uint32_t n, crumb_error *err) {
+    const crumb_engine_unit *u = &m->units[0];
+    const uint64_t n_bytes = n * sizeof *v;
+    m->weight_bytes += n_bytes;
+    return u->backend->device.buffer_commit(u->device, u->buffer, (uint64_t)((const uint8_t *)v - base), n_bytes, true,
+                                            err);
+}
+
+/* Of a model that is divided: the first unit's rows, and what both read. */
+static crumb_status commit_divided(crumb_model *m, uint8_t *base, crumb_error *err) {
+    const crumb_weights_place place = {.backend = m->units[0].backend,
+                                       .device = m->units[0].device,
+                                       .buffer = m->units[0].buffer,
+                                       .base = base,
+                                       .rows = crumb_engine_rows_on_first,
+                                       .user = m};
+    const crumb_network *net = &m->net;
+    const crumb_hparams *h = &net->hparams;
+    const crumb_matrix *table = net->tied ? &net->embedding : &net->head.matrix;
+    for (uint32_t i = 0; i < h->num_hidden_layers; i++) {
+        const crumb_layer *l = &net->layers[i];
+        const crumb_weight *weights[] = {&l->attn_q,   &l->attn_k, &l->attn_v,  &l->attn_output,
+                                         &l->ffn_gate, &l->ffn_up, &l->ffn_down};
+        for (size_t j = 0; j < sizeof weights / sizeof *weights; j++)
+            CRUMB_TRY(crumb_weights_commit_rows(&place, &weights[j]->matrix, &m->weight_bytes, err));
+        CRUMB_TRY(commit_vector(m, base, l->attn_norm, h->hidden_size, err));
+        CRUMB_TRY(commit_vector(m, base, l->ffn_norm, h->hidden_size, err));
+        CRUMB_TRY(commit_vector(m, base, l->attn_sub_norm, h->num_attention_heads * h->head_dim, err));
+        CRUMB_TRY(commit_vector(m, base, l->ffn_sub_norm, h->intermediate_size, err));
+    }
+    CRUMB_TRY(commit_vector(m, base, net->layers[0].inv_freq, h->rope_dims / 2, err));
+    CRUMB_TRY(commit_vector(m, base, net->output_norm, h->hidden_size, err));
+    return crumb_weights_commit_rows(&place, table, &m->weight_bytes, err);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
@@ -362,7 +398,8 @@ static crumb_status build(crumb_model *m, const void *source, const crumb_model_
     m->file_bytes = n_bytes;
     fill_network(m->units[0].info.n_threads, &m->net);
     index_network(m);
-    for (size_t i = 0; i < m->n_units; i++)
+    if (m->divided) CRUMB_TRY(commit_divided(m, c[0].base, err));
+    for (size_t i = 0; i < m->n_units && !m->divided; i++)
         if (c[i].used) CRUMB_TRY(commit_memory(m, (uint8_t)i, c[i].base, c[i].used, err));
     m->n_params = count_params(&m->net);
     crumb_engine_model_describe(m, from->spec);

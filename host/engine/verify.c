@@ -1,5 +1,7 @@
 #include "host/engine/verify.h"
 
+#include "host/engine/shares.h"
+
 #include "host/base/memory.h"
 #include "host/kernel/op.h"
 
@@ -8,13 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A device agrees to the bit but for what the last bits of a norm, or of dense weights on matrix instructions, make of
- * it within one layer: a code of 127 that becomes its neighbour. Kernels that are wrong are wrong by the size of their
- * results. */
+/* A device agrees to the bit but for what the last bits of a norm, or of 16-bit floats on matrix instructions
+ * (attention, dense weights), make of it within one layer: a code of 127 that becomes its neighbour. Kernels that are
+ * wrong are wrong by the size of their results. */
 static const double tolerance = 1e-4;      /* squared error, as a part of the CPU's squares */
 static const double bf16_tolerance = 1e-2; /* where values between ops have 8 bits, and more codes become neighbours */
 
-enum { BATCH = 5, N_ROWS = BATCH + 1, N_CTX = 16 }; /* rows in a batch, then one by itself */
+/* Rows in a batch, in a plan that may take as many as a prompt's do, so that it has the same kernels; then one by
+ * itself. */
+enum { BATCH = 5, BATCH_MOST = 512, N_ROWS = BATCH + 1, N_CTX = 16 };
 
 /* One of the two that are compared. */
 typedef struct side {
@@ -22,18 +26,25 @@ typedef struct side {
     crumb_device *device;
     crumb_kv_cache *kv;
     crumb_op *ops;
+    const crumb_value_info *values;
+    size_t n_values;
     crumb_plan *plan;
+    crumb_share_part part; /* of divided layers: the device's, whose ops and values these are */
+    float *shared;         /* where its shared values lie */
 } side;
 
 typedef struct verifier {
     const crumb_model *m;
     side gpu, cpu;
-    crumb_graph graph; /* of the layer under way; its ops are the device's */
-    void **owned;      /* what the CPU's ops name in their stead */
+    crumb_graph graph; /* of the layer under way; its ops are the device's, unless layers are divided */
+    size_t n_ops;      /* of either side */
+    uint64_t shared_bytes;
+    bool embeds;  /* divided: the layer's input is what the CPU would have embedded */
+    void **owned; /* what the CPU's ops name in their stead */
     size_t n_owned, owned_capacity;
     float *x; /* [N_ROWS][hidden]: the layer's input, as the device has made it, where it has run the one before */
     crumb_row rows[N_ROWS];
-    double tolerance;
+    double tolerance, worst; /* worst: the largest error of a layer */
     crumb_error *err;
 } verifier;
 
@@ -74,8 +85,10 @@ static crumb_status copy_floats(verifier *v, const float *host, uint64_t n, cons
     return CRUMB_OK;
 }
 
-static crumb_status copy_matrix(verifier *v, const crumb_matrix *w, const crumb_matrix **out) {
-    const crumb_matrix_bytes n = crumb_matrix_get_bytes(w);
+/* Rows up to m: the device may have no others. */
+static crumb_status copy_matrix(verifier *v, const crumb_matrix *w, uint32_t m, const crumb_matrix **out) {
+    const crumb_matrix rows = crumb_matrix_rows(w, 0, m);
+    const crumb_matrix_bytes n = crumb_matrix_get_bytes(&rows);
     const void *supers, *super_mins;
     void *memory;
     CRUMB_TRY(own(v, sizeof *w, &memory));
@@ -94,9 +107,9 @@ static crumb_status copy_matrix(verifier *v, const crumb_matrix *w, const crumb_
 
 static crumb_status copy_weights(verifier *v, crumb_op *op) {
     switch (op->kind) {
-    case CRUMB_OP_EMBED: return copy_matrix(v, op->embed.table, &op->embed.table);
+    case CRUMB_OP_EMBED: return copy_matrix(v, op->embed.table, op->embed.table->m, &op->embed.table);
     case CRUMB_OP_RMS_NORM: {
-        const uint32_t width = op->norm.head_dim ? op->norm.head_dim : v->graph.values[op->norm.x].width;
+        const uint32_t width = op->norm.head_dim ? op->norm.head_dim : v->gpu.values[op->norm.x].width;
         return copy_floats(v, op->norm.weight, width, &op->norm.weight);
     }
     case CRUMB_OP_ROPE: return copy_floats(v, op->rope.inv_freq, op->rope.dims / 2, &op->rope.inv_freq);
@@ -104,12 +117,12 @@ static crumb_status copy_weights(verifier *v, crumb_op *op) {
         for (int i = 0; i < op->linear.n_parts; i++) {
             crumb_linear_part *part = &op->linear.part[i];
             CRUMB_TRY(copy_floats(v, part->bias, part->w->m, &part->bias));
-            CRUMB_TRY(copy_matrix(v, part->w, &part->w));
+            CRUMB_TRY(copy_matrix(v, part->w, part->m1, &part->w));
         }
         return CRUMB_OK;
     case CRUMB_OP_GATHER: {
         const void *from;
-        CRUMB_TRY(copy(v, op->gather.from, v->graph.values[op->gather.x].width * sizeof *op->gather.from, &from));
+        CRUMB_TRY(copy(v, op->gather.from, v->gpu.values[op->gather.x].width * sizeof *op->gather.from, &from));
         op->gather.from = from;
         return CRUMB_OK;
     }
@@ -125,23 +138,88 @@ static crumb_status copy_weights(verifier *v, crumb_op *op) {
     return CRUMB_OK;
 }
 
+/* ---- parts of divided layers -------------------------------------------------------------------------------- */
+
+static void drop_plan(side *s) {
+    if (s->plan) s->backend->plan.destroy(s->plan);
+    s->plan = NULL;
+}
+
+static void free_parts(verifier *v) {
+    drop_plan(&v->gpu);
+    drop_plan(&v->cpu);
+    crumb_share_free(&v->gpu.part);
+    crumb_share_free(&v->cpu.part);
+    if (v->gpu.shared) v->gpu.backend->device.shared_destroy(v->gpu.device, v->gpu.shared, v->shared_bytes);
+    if (v->cpu.shared) v->cpu.backend->device.shared_destroy(v->cpu.device, v->cpu.shared, v->shared_bytes);
+    v->gpu.shared = v->cpu.shared = NULL;
+}
+
+/* What the device computes of a layer, without meeting anyone: the other's columns stay zeros on both sides. */
+static crumb_status make_part(verifier *v, side *s, const crumb_share_plan *plan, uint32_t *flags) {
+    void *memory;
+    crumb_share_part *part = &s->part;
+    CRUMB_TRY(s->backend->device.shared_create(s->device, v->shared_bytes, &memory, v->err));
+    s->shared = memory;
+    const crumb_share_memory at = {.values = s->shared, .flags = flags};
+    CRUMB_TRY(crumb_share_make(plan, 0, &at, part, v->err));
+    size_t n = 0;
+    for (size_t i = 0; i < part->n_ops; i++)
+        if (part->ops[i].kind != CRUMB_OP_SIGNAL && part->ops[i].kind != CRUMB_OP_WAIT) part->ops[n++] = part->ops[i];
+    part->n_ops = v->n_ops = n;
+    s->ops = part->ops;
+    s->values = part->values;
+    s->n_values = part->n_values;
+    return CRUMB_OK;
+}
+
+static crumb_status make_parts(verifier *v, crumb_value *out) {
+    const crumb_share_plan plan = {.whole = &v->graph,
+                                   .result = *out,
+                                   .heads = crumb_share_heads(&v->m->net.hparams, v->m->split),
+                                   .share = v->m->split,
+                                   .max_rows = BATCH_MOST,
+                                   .max_outputs = BATCH_MOST,
+                                   .second_embeds = true};
+    crumb_share_part sizes;
+    void *flags; /* which nobody raises */
+    CRUMB_TRY(crumb_share_make(&plan, 0, NULL, &sizes, v->err));
+    const uint64_t flag_bytes = sizes.n_exchanges * 2 * CRUMB_SHARE_FLAG_BYTES;
+    v->shared_bytes = sizes.n_floats * sizeof(float);
+    crumb_share_free(&sizes);
+    CRUMB_TRY(own(v, flag_bytes, &flags));
+    v->embeds = v->graph.ops[0].kind == CRUMB_OP_EMBED;
+    CRUMB_TRY(make_part(v, &v->gpu, &plan, flags));
+    CRUMB_TRY(make_part(v, &v->cpu, &plan, flags));
+    *out = v->gpu.part.result;
+    return CRUMB_OK;
+}
+
+/* Both sides begin with the same; what is embedded is the first of the shared values. */
+static void fill_shared(const verifier *v, const side *s, uint32_t row0, uint32_t n) {
+    const size_t hidden = v->m->net.hparams.hidden_size;
+    if (!s->shared) return;
+    memset(s->shared, 0, (size_t)v->shared_bytes);
+    if (v->embeds) memcpy(s->shared, v->x + row0 * hidden, n * hidden * sizeof *v->x);
+}
+
 /* ---- running a layer on both ------------------------------------------------------------------------------- */
 
 /* Rows [row0, row0 + n) through the first n_ops of the layer. */
 static crumb_status run(verifier *v, side *s, size_t n_ops, uint32_t row0, uint32_t n) {
     crumb_plan_desc desc = {.ops = s->ops,
                             .n_ops = n_ops,
-                            .values = v->graph.values,
-                            .n_values = v->graph.n_values,
-                            .max_rows = n,
+                            .values = s->values,
+                            .n_values = s->n_values,
+                            .max_rows = s == &v->gpu && n > 1 ? BATCH_MOST : n,
                             .max_outputs = n,
                             .kv = s->kv};
     const size_t hidden = v->m->net.hparams.hidden_size;
-    if (s->plan) s->backend->plan.destroy(s->plan);
-    s->plan = NULL;
+    drop_plan(s);
     CRUMB_TRY(s->backend->plan.record(s->device, &desc, &s->plan, v->err));
     if (s->ops[0].kind == CRUMB_OP_INPUT)
         CRUMB_TRY(s->backend->plan.write(s->plan, s->ops[0].input.out, v->x + row0 * hidden, n, v->err));
+    fill_shared(v, s, row0, n);
     return s->backend->plan.replay(s->plan, v->rows + row0, n, v->err);
 }
 
@@ -163,7 +241,7 @@ static crumb_status compare(verifier *v, crumb_value value, double *error, const
     uint32_t n_got, n_expected;
     CRUMB_TRY(v->gpu.backend->plan.read(v->gpu.plan, value, got, &n_got, v->err));
     CRUMB_TRY(v->cpu.backend->plan.read(v->cpu.plan, value, &expected, &n_expected, v->err));
-    *error = n_got == n_expected ? error_of(*got, expected, (size_t)n_got * v->graph.values[value].width) : INFINITY;
+    *error = n_got == n_expected ? error_of(*got, expected, (size_t)n_got * v->gpu.values[value].width) : INFINITY;
     return CRUMB_OK;
 }
 
@@ -199,7 +277,7 @@ static bool op_differs(verifier *v, size_t n_ops, uint32_t row0, uint32_t n) {
 
 static crumb_status fail(verifier *v, uint32_t layer, uint32_t row0, uint32_t n, double error) {
     char where[256] = "";
-    for (size_t i = 1; i <= v->graph.n_ops && !*where; i++)
+    for (size_t i = 1; i <= v->n_ops && !*where; i++)
         if (op_differs(v, i, row0, n)) describe(&v->gpu.ops[i - 1], where, sizeof where);
     return crumb_fail(v->err, CRUMB_ERR_VERIFY,
                       "%s (%s) computes wrongly with its kernels '%s': layer %u differs from the CPU's by %.2g of its "
@@ -214,26 +292,37 @@ static crumb_status verify_rows(verifier *v, uint32_t layer, crumb_value out, ui
     const size_t hidden = v->m->net.hparams.hidden_size;
     const float *got;
     double error;
-    CRUMB_TRY(run(v, &v->gpu, v->graph.n_ops, row0, n));
-    CRUMB_TRY(run(v, &v->cpu, v->graph.n_ops, row0, n));
+    CRUMB_TRY(run(v, &v->gpu, v->n_ops, row0, n));
+    CRUMB_TRY(run(v, &v->cpu, v->n_ops, row0, n));
     CRUMB_TRY(compare(v, out, &error, &got));
     if (!(error <= v->tolerance)) return fail(v, layer, row0, n, error);
-    if (v->graph.values[out].width == hidden) memcpy(v->x + row0 * hidden, got, n * hidden * sizeof *got);
+    if (error > v->worst) v->worst = error;
+    if (v->gpu.values[out].width == hidden) memcpy(v->x + row0 * hidden, got, n * hidden * sizeof *got);
     return CRUMB_OK;
 }
 
-static crumb_status verify_layer(verifier *v, uint32_t layer) {
+/* The whole layer on both sides. */
+static crumb_status take_whole(verifier *v) {
     void *ops;
-    crumb_graph_free(&v->graph);
-    free_owned(v);
-    crumb_graph_init(&v->graph, CRUMB_ACTIVATION_AUTO, v->err);
-    const crumb_value out = crumb_network_span(&v->m->net, &v->graph, layer, layer + 1);
-    CRUMB_TRY(v->graph.status);
     CRUMB_TRY(own(v, v->graph.n_ops * sizeof *v->cpu.ops, &ops));
     memcpy(ops, v->graph.ops, v->graph.n_ops * sizeof *v->cpu.ops);
     v->gpu.ops = v->graph.ops;
     v->cpu.ops = ops;
-    for (size_t i = 0; i < v->graph.n_ops; i++) CRUMB_TRY(copy_weights(v, &v->cpu.ops[i]));
+    v->gpu.values = v->cpu.values = v->graph.values;
+    v->gpu.n_values = v->cpu.n_values = v->graph.n_values;
+    v->n_ops = v->graph.n_ops;
+    return CRUMB_OK;
+}
+
+static crumb_status verify_layer(verifier *v, uint32_t layer) {
+    free_parts(v);
+    crumb_graph_free(&v->graph);
+    free_owned(v);
+    crumb_graph_init(&v->graph, CRUMB_ACTIVATION_AUTO, v->err);
+    crumb_value out = crumb_network_span(&v->m->net, &v->graph, layer, layer + 1);
+    CRUMB_TRY(v->graph.status);
+    CRUMB_TRY(v->m->divided ? make_parts(v, &out) : take_whole(v));
+    for (size_t i = 0; i < v->n_ops; i++) CRUMB_TRY(copy_weights(v, &v->cpu.ops[i]));
     CRUMB_TRY(verify_rows(v, layer, out, 0, BATCH));
     return verify_rows(v, layer, out, BATCH, N_ROWS - BATCH);
 }
@@ -243,14 +332,16 @@ static crumb_status begin_side(verifier *v, side *s) {
     const crumb_kv_params kv = {.n_layers = h->num_hidden_layers,
                                 .n_sequences = 1,
                                 .n_ctx = N_CTX,
-                                .n_head_kv = h->num_key_value_heads,
+                                .n_head_kv = v->m->divided && h->num_key_value_heads > 1
+                                                 ? crumb_share_heads(h, v->m->split)
+                                                 : h->num_key_value_heads,
                                 .head_dim = h->head_dim};
     uint64_t n_bytes;
     return s->backend->device.kv_create(s->device, &kv, &s->kv, &n_bytes, v->err);
 }
 
 static void end_side(side *s) {
-    if (s->plan) s->backend->plan.destroy(s->plan);
+    drop_plan(s);
     if (s->kv) s->backend->device.kv_destroy(s->device, s->kv);
 }
 
@@ -281,8 +372,13 @@ crumb_status crumb_engine_verify(crumb_model *m, crumb_error *err) {
                   .tolerance = m->units[0].info.bf16 ? bf16_tolerance : tolerance,
                   .err = err};
     crumb_status status = verify_all(&v);
+    if (status == CRUMB_OK)
+        crumb_engine_log(m, CRUMB_LOG_INFO,
+                         "they agree: no layer differs by more than %.1g of its power, of %.0g allowed", v.worst,
+                         v.tolerance);
     end_side(&v.gpu);
     end_side(&v.cpu);
+    free_parts(&v);
     if (v.cpu.device) crumb_backend_cpu.device.close(v.cpu.device);
     crumb_graph_free(&v.graph);
     free_owned(&v);

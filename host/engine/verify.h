@@ -1,5 +1,5 @@
 /* Whether a device's kernels compute what the CPU's do: each layer of a model on both, from the same input, in a batch
- * of a few rows and in one of a single row. */
+ * of a few rows, with the kernels that prompts get, and in one of a single row. */
 #ifndef CRUMB_ENGINE_VERIFY_H
 #define CRUMB_ENGINE_VERIFY_H
 

@@ -39,30 +39,40 @@ crumb_watch_line crumb_watch_predict_row(const crumb_model *m, size_t unit, uint
                         crumb_engine_advice_predict(m->advice, (size_t)device, first, end, &far));
 }
 
+double crumb_watch_predict_batch(const crumb_model *m, size_t unit, uint32_t first, uint32_t end, uint32_t n_rows,
+                                 uint32_t n_past) {
+    const int device = device_of(m, unit);
+    const crumb_cost_phase phase = {.n_rows = n_rows, .n_batch = n_rows, .n_past = n_past};
+    const bool known = device >= 0 && n_rows >= FEWEST_ROWS;
+    return known ? crumb_engine_advice_predict(m->advice, (size_t)device, first, end, &phase) : 0;
+}
+
 /* Split layers on devices that take `factor` times as long as the profile says. */
-static double split_ns(const crumb_model *m, double share, const double factor[2], uint32_t n_past, double part_ns[2],
-                       double *exchange_ns) {
+static double split_ns(const crumb_model *m, double share, const double factor[2], const crumb_cost_phase *phase,
+                       double part_ns[2], double *exchange_ns) {
     const crumb_engine_advice *a = m->advice;
     const crumb_profile_device devices[] = {crumb_cost_corrected(&a->machine.device[a->gpu], factor[0]),
                                             crumb_cost_corrected(&a->machine.device[0], factor[1])};
-    const crumb_cost_phase phase = {.n_rows = 1, .n_past = n_past};
     double ns = 0;
     part_ns[0] = part_ns[1] = *exchange_ns = 0;
     for (uint32_t l = 0; l < a->problem.n_layers; l++) {
         crumb_cost cost;
-        crumb_cost_of_split(&devices[0], &devices[1], &a->layers[l], &phase, share, &cost);
+        crumb_cost_of_split(&devices[0], &devices[1], &a->layers[l], phase, share, &cost);
         ns += cost.ns;
         *exchange_ns += cost.exchange_ns;
         for (int i = 0; i < 2; i++) {
-            crumb_cost_of_layer(&devices[i], &a->layers[l], &phase, i ? 1 - share : share, true, &cost);
+            crumb_cost_of_layer(&devices[i], &a->layers[l], phase, i ? 1 - share : share, true, &cost);
             part_ns[i] += cost.ns;
         }
     }
     return ns;
 }
 
+/* By the profile alone. */
+static const double as_measured[2] = {1, 1};
+
 crumb_watch_split crumb_watch_predict_split(crumb_watch *w, const crumb_model *m, double share) {
-    static const double as_measured[2] = {1, 1};
+    static const crumb_cost_phase at_none = {.n_rows = 1}, at_far = {.n_rows = 1, .n_past = FAR};
     crumb_watch_split s = {.exchange_ns = 0};
     double near[2], far[2], unused;
     if (device_of(m, 0) <= 0) return s;
@@ -71,11 +81,12 @@ crumb_watch_split crumb_watch_predict_split(crumb_watch *w, const crumb_model *m
         crumb_correction_together(c, m->advice->gpu, CRUMB_PHASE_DECODE, CRUMB_SPAN_LAYERS),
         crumb_correction_together(c, 0, CRUMB_PHASE_DECODE, CRUMB_SPAN_LAYERS),
     };
-    const double at_none_ns = split_ns(m, share, as_measured, 0, near, &s.exchange_ns);
-    s.row = line_through(at_none_ns, split_ns(m, share, as_measured, FAR, far, &unused));
+    const double at_none_ns = split_ns(m, share, as_measured, &at_none, near, &s.exchange_ns);
+    s.row = line_through(at_none_ns, split_ns(m, share, as_measured, &at_far, far, &unused));
     for (int i = 0; i < 2; i++) s.part[i] = line_through(near[i], far[i]);
     if (at_none_ns > 0)
-        w->factor[CRUMB_WATCH_PAIR][CRUMB_PHASE_DECODE] = split_ns(m, share, found, 0, near, &unused) / at_none_ns;
+        w->factor[CRUMB_WATCH_PAIR][CRUMB_PHASE_DECODE] =
+            split_ns(m, share, found, &at_none, near, &unused) / at_none_ns;
     return s;
 }
 
@@ -105,13 +116,13 @@ void crumb_watch_pair(crumb_watch *w, const crumb_watch_split *predicted, uint32
     }
 }
 
-void crumb_watch_batch(crumb_watch *w, const crumb_model *m, size_t unit, uint32_t first, uint32_t end, uint32_t n_rows,
-                       uint32_t n_past, double measured_ns) {
-    const int device = device_of(m, unit);
+void crumb_watch_pair_batch(crumb_watch *w, const crumb_model *m, double share, uint32_t n_rows, uint32_t n_past,
+                            double wall_ns) {
     const crumb_cost_phase phase = {.n_rows = n_rows, .n_batch = n_rows, .n_past = n_past};
-    const bool known = device >= 0 && n_rows >= FEWEST_ROWS;
-    crumb_watch_span(w, unit, known ? crumb_engine_advice_predict(m->advice, (size_t)device, first, end, &phase) : 0,
-                     measured_ns);
+    const bool known = device_of(m, 0) > 0 && n_rows >= FEWEST_ROWS;
+    double parts[2], exchange;
+    crumb_watch_span(w, CRUMB_WATCH_PAIR, known ? split_ns(m, share, as_measured, &phase, parts, &exchange) : 0,
+                     wall_ns);
 }
 
 void crumb_watch_run(crumb_watch *w, crumb_phase phase, uint32_t n_rows, double all_ns) {
@@ -124,7 +135,7 @@ void crumb_watch_run(crumb_watch *w, crumb_phase phase, uint32_t n_rows, double 
         w->predicted_ns[u] = w->measured_ns[u] = 0;
     }
     if (phase == CRUMB_PHASE_DECODE) {
-        w->overhead_ns += all_ns - measured;
+        push(&w->overhead_us, (all_ns - measured) * 1e-3);
         w->n_single++;
     }
     if (!(predicted > 0)) return;
@@ -152,6 +163,10 @@ double crumb_watch_ratio(const crumb_watch *w, size_t unit, crumb_phase phase) {
 
 double crumb_watch_together(const crumb_watch *w, size_t unit) {
     return median(&w->together[unit], FEWEST_TOKENS);
+}
+
+double crumb_watch_overhead(const crumb_watch *w) {
+    return median(&w->overhead_us, 1);
 }
 
 void crumb_watch_learn(const crumb_watch *w, const crumb_model *m) {

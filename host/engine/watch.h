@@ -11,7 +11,7 @@ enum {
     CRUMB_WATCH_UNITS
 };
 
-/* Measured time to what the profile alone predicts, of the last runs. */
+/* Measured time to what the profile alone predicts, or what else is known of the last runs. */
 typedef struct crumb_watch_ratios {
     float value[CRUMB_WATCH_WINDOW];
     uint32_t n; /* in all */
@@ -27,7 +27,8 @@ typedef struct crumb_watch {
     crumb_watch_phase phase[CRUMB_PHASE_COUNT];          /* decoding: of single rows */
     crumb_watch_ratios ratios[CRUMB_WATCH_UNITS][CRUMB_PHASE_COUNT];
     crumb_watch_ratios together[CRUMB_ENGINE_MAX_UNITS]; /* of each unit's part of split layers */
-    double overhead_ns; /* of single rows: what passed outside of the devices' work, moving keys and values apart */
+    crumb_watch_ratios overhead_us; /* of single rows: what passed outside of the devices' work, moving keys and values
+                                     * apart */
     uint64_t n_single;
     /* of the run under way */
     double predicted_ns[CRUMB_WATCH_UNITS], measured_ns[CRUMB_WATCH_UNITS];
@@ -49,19 +50,22 @@ void crumb_watch_init(crumb_watch *w, const crumb_model *m);
 
 /* Zeros where nothing is predicted for this model. `unit`: of its units. */
 crumb_watch_line crumb_watch_predict_row(const crumb_model *m, size_t unit, uint32_t first, uint32_t end);
+/* Of many rows behind n_past positions, in ns; of few of them nothing is predicted either. */
+double crumb_watch_predict_batch(const crumb_model *m, size_t unit, uint32_t first, uint32_t end, uint32_t n_rows,
+                                 uint32_t n_past);
 /* The same of all layers, split: `share` of each on the first unit. From now on the pair's rows are expected to differ
  * from that as earlier sessions have found for such a share. */
 crumb_watch_split crumb_watch_predict_split(crumb_watch *w, const crumb_model *m, double share);
 
-/* A span has run. predicted_ns 0: nobody knows. */
+/* Spans have run. predicted_ns 0: nobody knows. */
 void crumb_watch_span(crumb_watch *w, size_t unit, double predicted_ns, double measured_ns);
 /* A row of split layers has, behind n_past positions: each unit was busy for so long, and all was done after wall_ns.
  */
 void crumb_watch_pair(crumb_watch *w, const crumb_watch_split *predicted, uint32_t n_past, const double busy_ns[2],
                       double wall_ns);
-/* A span of many rows has; for a short one nothing is predicted. */
-void crumb_watch_batch(crumb_watch *w, const crumb_model *m, size_t unit, uint32_t first, uint32_t end, uint32_t n_rows,
-                       uint32_t n_past, double measured_ns);
+/* Many rows of split layers have; for few of them nothing is predicted. `share` as of crumb_watch_predict_split. */
+void crumb_watch_pair_batch(crumb_watch *w, const crumb_model *m, double share, uint32_t n_rows, uint32_t n_past,
+                            double wall_ns);
 /* All spans of a run have, in all_ns without what moved keys and values. */
 void crumb_watch_run(crumb_watch *w, crumb_phase phase, uint32_t n_rows, double all_ns);
 
@@ -70,6 +74,8 @@ double crumb_watch_ratio(const crumb_watch *w, size_t unit, crumb_phase phase);
 /* The same of a unit's part of split layers. Time that the two have waited for each other, beyond what exchanges should
  * take, counts with both alike: what is then predicted is what the row took. */
 double crumb_watch_together(const crumb_watch *w, size_t unit);
+/* The median of what passed of a single row outside of the devices' work, in us; 0: there was none. */
+double crumb_watch_overhead(const crumb_watch *w);
 /* Corrects the stored profile by what this session has found, where it has seen enough. */
 void crumb_watch_learn(const crumb_watch *w, const crumb_model *m);
 

@@ -31,6 +31,13 @@ static bool is_given(const crumb_jinja_value *arg) {
     return arg->kind != CRUMB_JINJA_UNDEFINED && arg->kind != CRUMB_JINJA_NONE;
 }
 
+/* A filter or test by a name that is none of crumb's, or by something else than a name. */
+static crumb_status unknown(crumb_jinja_run *r, const char *what, const crumb_jinja_value *name) {
+    const crumb_jinja_text t = name->kind == CRUMB_JINJA_STRING ? name->as.text : (crumb_jinja_text){.bytes = ""};
+    return crumb_jinja_fail(r->state, CRUMB_ERR_UNSUPPORTED, "%s '%.*s' is not supported", what,
+                            (int)(t.n_bytes < 60 ? t.n_bytes : 60), t.bytes);
+}
+
 /* ---- choosing ---------------------------------------------------------------------------------------------- */
 
 /* select(test, arguments...), selectattr(attribute, test, arguments...): items for which the test holds, or does not;
@@ -45,7 +52,7 @@ static crumb_status choose(crumb_jinja_run *r, const crumb_jinja_value *in, cons
     if (all->n > first) {
         const crumb_jinja_value *name = &all->positional[first];
         if (name->kind == CRUMB_JINJA_STRING) row = crumb_jinja_test_find(name->as.text);
-        if (row < 0) return crumb_jinja_fail(r->state, CRUMB_ERR_UNSUPPORTED, "select: a test that is not supported");
+        if (row < 0) return unknown(r, "select: test", name);
         rest.positional = all->positional + first + 1;
         rest.n = all->n - first - 1;
     }
@@ -113,7 +120,7 @@ FILTER(crumb_jinja_do_map) {
     if (all->n == 0) return map_attribute(r, items, all, to);
     const int row =
         all->positional->kind == CRUMB_JINJA_STRING ? crumb_jinja_filter_find(all->positional->as.text) : -1;
-    if (row < 0) return crumb_jinja_fail(r->state, CRUMB_ERR_UNSUPPORTED, "map: a filter that is not supported");
+    if (row < 0) return unknown(r, "map: filter", all->positional);
     const crumb_jinja_arguments rest = {
         .positional = all->positional + 1, .n = all->n - 1, .named = all->named, .n_named = all->n_named};
     CRUMB_TRY(crumb_jinja_enter(r->state));

@@ -184,6 +184,10 @@ static void (*const block_codes[CRUMB_TYPE_COUNT])(const uint8_t *in, uint8_t *c
     [CRUMB_TYPE_INT3] = codes_int3,
     [CRUMB_TYPE_INT4] = codes_int4,
     [CRUMB_TYPE_INT8] = codes_int8,
+    [CRUMB_TYPE_INT2_G16] = codes_int2,
+    [CRUMB_TYPE_INT3_G16] = codes_int3,
+    [CRUMB_TYPE_INT4_G16] = codes_int4,
+    [CRUMB_TYPE_INT8_G16] = codes_int8,
 };
 
 void crumb_type_block_codes(crumb_type type, const uint8_t *block, uint8_t *codes) {
@@ -240,12 +244,12 @@ void crumb_type_block_scales(crumb_type type, const uint8_t *block, crumb_block_
     *out = (crumb_block_scales){0};
     if (info->scale_kind == CRUMB_SCALE_TENSOR) return;
     if (info->scale_kind == CRUMB_SCALE_E8M0) {
-        out->wide_scale = half_of_e8m0(block[info->scale_offset]);
+        out->wide_scales[0] = half_of_e8m0(block[info->scale_offset]);
         return;
     }
     if (info->scale_kind == CRUMB_SCALE_F32) {
-        memcpy(&out->wide_scale, block + info->scale_offset, 4);
-        memcpy(&out->wide_min, block + info->min_offset, 4);
+        memcpy(out->wide_scales, block + info->scale_offset, (size_t)info->block / info->group * 4);
+        memcpy(out->wide_mins, block + info->min_offset, (size_t)info->block / info->group * 4);
         return;
     }
     out->scale = read_u16(block + info->scale_offset);

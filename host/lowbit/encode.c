@@ -201,27 +201,63 @@ static void encode_q2_0(const float *x, uint8_t *out) {
 
 /* ---- from codes to codes ---- */
 
+bool crumb_f16_is_near(float scale) {
+    return fabsf(crumb_f16_to_f32(crumb_f32_to_f16(scale)) - scale) <= fabsf(scale) * 0x1p-11f;
+}
+
 bool crumb_type_recode_block(crumb_type from, const uint8_t *block, crumb_type to, uint8_t *out) {
     const crumb_type_info *info = crumb_type_get_info(from), *target = crumb_type_get_info(to);
     uint8_t codes[CRUMB_BLOCK_MAX], to_codes[32];
     crumb_block_scales s;
     if (info->scale_kind != CRUMB_SCALE_F32 || (to != CRUMB_TYPE_Q4_0 && to != CRUMB_TYPE_Q8_0)) return false;
+    if (info->group != target->group) return false;
     crumb_type_block_codes(from, block, codes);
     crumb_type_block_scales(from, block, &s);
-    const float more = s.wide_scale != 0 ? s.wide_min / s.wide_scale : 0; /* what the zero point is off the middle by */
-    if (crumb_f16_to_f32(crumb_f32_to_f16(s.wide_scale)) != s.wide_scale || more != floorf(more) || fabsf(more) > 255 ||
-        more * s.wide_scale != s.wide_min)
-        return false;
+    const float scale = s.wide_scales[0], min = s.wide_mins[0];
+    const float more = scale != 0 ? rintf(min / scale) : 0; /* what the zero point is off the middle by */
+    if (!crumb_f16_is_near(scale) || !(fabsf(more) <= 255) || more * scale != min) return false;
     for (int i = 0; i < 32; i++) {
         const int code = codes[i] - info->sub + (int)more + target->sub;
         if (code < 0 || code > target->max_code) return false;
         to_codes[i] = (uint8_t)code;
     }
-    crumb_put_f16(out, s.wide_scale);
+    crumb_put_f16(out, scale);
     if (to == CRUMB_TYPE_Q4_0)
         crumb_put_nibbles(to_codes, out + 2);
     else
         for (int i = 0; i < 32; i++) out[2 + i] = to_codes[i] ^ 0x80;
+    return true;
+}
+
+/* Whether a block of INT2 holds ParetoQ's levels: scale * (u - 2) + min is -3, -1, 1 or 3 times min. */
+static bool is_stretched(const crumb_block_scales *s) {
+    return s->wide_mins[0] == s->wide_scales[0] / 2 && crumb_f16_is_near(s->wide_mins[0]);
+}
+
+/* Whether a block of INT2 has no value but those of Q1_0 or TQ2_0. */
+static bool is_sign_or_ternary(const crumb_block_scales *s, const uint8_t *block, crumb_type to) {
+    uint8_t codes[CRUMB_BLOCK_MAX];
+    bool good = s->wide_mins[0] == 0 && crumb_f16_is_near(s->wide_scales[0]);
+    crumb_type_block_codes(CRUMB_TYPE_INT2, block, codes);
+    for (int i = 0; i < 32; i++) good = good && (to == CRUMB_TYPE_Q1_0 ? codes[i] % 2 == 1 : codes[i] > 0);
+    return good;
+}
+
+bool crumb_type_keeps_codes(crumb_type from, const uint8_t *blocks, crumb_type to, crumb_encode_method method) {
+    const crumb_type_info *info = crumb_type_get_info(from);
+    const uint32_t n = crumb_type_get_info(to)->block / info->block;
+    uint8_t unused[64];
+    float first = 0;
+    if (method == CRUMB_ENCODE_RTN && (to == CRUMB_TYPE_Q4_0 || to == CRUMB_TYPE_Q8_0))
+        return crumb_type_recode_block(from, blocks, to, unused);
+    if (from != CRUMB_TYPE_INT2) return false;
+    for (uint32_t i = 0; i < n; i++, blocks += info->block_bytes) {
+        crumb_block_scales s;
+        crumb_type_block_scales(from, blocks, &s);
+        first = i ? first : s.wide_scales[0];
+        if (s.wide_scales[0] != first) return false;
+        if (method == CRUMB_ENCODE_SEQ ? !is_stretched(&s) : !is_sign_or_ternary(&s, blocks, to)) return false;
+    }
     return true;
 }
 

@@ -10,7 +10,7 @@ typedef enum crumb_encode_method {
     CRUMB_ENCODE_RTN,
     /* To ParetoQ's four stretched levels, -3, -1, 1 and 3 times a unit, the one with the least squared error: Q4_0 (a
      * unit per 32 weights), Q2_K (a multiple, 0 to 5, of a unit per 256 for each 16). Weights that lie on such levels
-     * with an f16 as unit stay exact. */
+     * keep them, and stay exact where an f16 is their unit. */
     CRUMB_ENCODE_SEQ,
     /* Ternary as BitNet b1.58 trains: one scale per tensor (crumb_ternary_scale): I2_S, TQ1_0, TQ2_0. */
     CRUMB_ENCODE_ABSMEAN,
@@ -26,12 +26,20 @@ bool crumb_type_needs_tensor_scale(crumb_type type, crumb_encode_method method);
 void crumb_type_encode_row(crumb_type type, crumb_encode_method method, const float *row, uint64_t k,
                            float tensor_scale, uint8_t *out);
 
-/* A block of 32 weights of INT2, INT3, INT4 or INT8 as one of Q4_0 or Q8_0, where that holds it exactly: its scale is
- * an f16, and code - zero fits. Else false, and nothing is written. */
+/* Whether f16 is as good for this scale as for a weight: rounded to f16 it is off by 2^-11 of itself at most. Scales of
+ * 6e-5 to 65504 are such, and all f16. */
+bool crumb_f16_is_near(float scale);
+
+/* A block of 32 weights of INT2, INT3, INT4 or INT8 as one of Q4_0 or Q8_0, where that has all values code - zero, and
+ * an f16 is near the scale, which is rounded to it. Else false, and nothing is written; always of groups of 16, of
+ * which no type of GGUF has such scales. */
 bool crumb_type_recode_block(crumb_type from, const uint8_t *block, crumb_type to, uint8_t *out);
 
-/* Whether a block of INT2 holds ParetoQ's levels with an f16 as unit, which CRUMB_ENCODE_SEQ keeps as they are. */
-bool crumb_type_is_stretched(crumb_type type, const uint8_t *block);
+/* Whether writing a block of `to` by a method keeps the codes of the weights in it, and rounds nothing but their scale,
+ * to an f16 that is near: `blocks` are as many of `from` as have its weights. Q4_0 and Q8_0 as above; Q1_0 and TQ2_0 of
+ * blocks of INT2 that have one scale and no values but -1 and 1 (and 0); by CRUMB_ENCODE_SEQ Q4_0 and Q2_K of ParetoQ's
+ * four levels with one unit. */
+bool crumb_type_keeps_codes(crumb_type from, const uint8_t *blocks, crumb_type to, crumb_encode_method method);
 
 /* What a ternary tensor's scale depends on, added up over all rows of a tensor (start with zeros). */
 typedef struct crumb_ternary_sums {

@@ -37,12 +37,12 @@ static double best_unit(const float *x, int n) {
     return best;
 }
 
-/* Whether all weights are levels of an f16 unit, which needs no search then. */
+/* Whether all weights are levels of a unit that an f16 is near, which needs no search then. */
 static bool on_levels(const float *x, int n, float *unit) {
     float least = INFINITY;
     for (int i = 0; i < n; i++) least = fabsf(x[i]) < least ? fabsf(x[i]) : least;
     *unit = least;
-    if (!(least > 0) || as_f16((double)least) != least) return false;
+    if (!(least > 0) || !crumb_f16_is_near(least)) return false;
     for (int i = 0; i < n; i++)
         if (fabsf(x[i]) != least && fabsf(x[i]) != 3 * least) return false;
     return true;
@@ -125,11 +125,4 @@ void crumb_encode_seq_q2_k(const float *x, uint8_t *out) {
     crumb_put_bit_pairs(codes + 128, out + 48);
     crumb_put_f16(out + 80, unit);
     crumb_put_f16(out + 82, unit);
-}
-
-bool crumb_type_is_stretched(crumb_type type, const uint8_t *block) {
-    crumb_block_scales s;
-    if (type != CRUMB_TYPE_INT2) return false;
-    crumb_type_block_scales(type, block, &s);
-    return s.wide_min == s.wide_scale / 2 && as_f16((double)s.wide_min) == s.wide_min;
 }

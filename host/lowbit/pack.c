@@ -246,21 +246,22 @@ static inline bool keep_f16(const crumb_type_info *info, const tile_row *t, cons
     return f16_is_finite(scale) && f16_is_finite(min);
 }
 
-/* The same where they are something else. No weight may be more than a float can hold: 12 is FP4's largest value. */
+/* The same where they are something else. No weight may be more than a float can hold. */
 static bool keep_scales(const crumb_type_info *info, crumb_type type, const tile_row *t, const uint8_t *block,
                         uint64_t b, unsigned n) {
     crumb_block_scales s;
     crumb_type_block_scales(type, block, &s);
-    if (info->scale_kind == CRUMB_SCALE_E8M0) {
-        ((float *)t->scales)[b * LANES + n] = s.wide_scale;
-        return isfinite(12 * s.wide_scale);
-    }
-    if (info->scale_kind == CRUMB_SCALE_F32) {
-        ((float *)t->scales)[b * LANES + n] = s.wide_scale;
-        ((float *)t->mins)[b * LANES + n] = s.wide_min;
-        return isfinite(255 * s.wide_scale) && isfinite(s.wide_min);
-    }
     const uint32_t n_groups = info->block / info->group;
+    if (info->scale_kind != CRUMB_SCALE_LEVELS) {
+        const float largest = info->scale_kind == CRUMB_SCALE_E8M0 ? 12 : 255; /* of what a code stands for */
+        bool good = true;
+        for (uint32_t g = 0; g < n_groups; g++) {
+            ((float *)t->scales)[(b * n_groups + g) * LANES + n] = s.wide_scales[g];
+            if (t->mins) ((float *)t->mins)[(b * n_groups + g) * LANES + n] = s.wide_mins[g];
+            good = good && isfinite(largest * s.wide_scales[g]) && isfinite(s.wide_mins[g]);
+        }
+        return good;
+    }
     for (uint32_t g = 0; g < n_groups; g++) {
         ((int8_t *)t->scales)[(b * n_groups + g) * LANES + n] = s.scales[g];
         if (t->mins) ((int8_t *)t->mins)[(b * n_groups + g) * LANES + n] = s.mins[g];

@@ -161,6 +161,36 @@ void crumb_matrix_widen_groups(crumb_matrix *matrix) {
     matrix->group *= n;
 }
 
+/* Values of a part that need not be aligned. */
+static float load_f32(const uint8_t *values, uint64_t i) {
+    float value;
+    memcpy(&value, values + i * sizeof value, sizeof value);
+    return value;
+}
+
+static bool all_f16(const uint8_t *values, uint64_t n) {
+    bool all = true;
+    for (uint64_t i = 0; i < n; i++) {
+        const float value = load_f32(values, i);
+        all = all && crumb_f16_to_f32(crumb_f32_to_f16(value)) == value;
+    }
+    return all;
+}
+
+void crumb_matrix_narrow_scales(crumb_matrix *matrix) {
+    uint8_t *parts[] = {(uint8_t *)(uintptr_t)matrix->scales, (uint8_t *)(uintptr_t)matrix->mins}; /* ours */
+    const uint64_t n = crumb_matrix_get_bytes(matrix).scales / sizeof(float);
+    const int n_parts = matrix->mins ? 2 : 1;
+    for (int p = 0; p < n_parts; p++)
+        if (!all_f16(parts[p], n)) return;
+    for (int p = 0; p < n_parts; p++)
+        for (uint64_t i = 0; i < n; i++) { /* what is written lies before what is still to be read */
+            const uint16_t half = crumb_f32_to_f16(load_f32(parts[p], i));
+            memcpy(parts[p] + i * sizeof half, &half, sizeof half);
+        }
+    matrix->scales_f32 = false;
+}
+
 const int8_t crumb_codebook_e2m1[CRUMB_CODEBOOK_ENTRIES] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 crumb_codebook_range crumb_codebook_get_range(const int8_t *codebook) {

@@ -120,6 +120,8 @@ enum { CRUMB_WIDEST_GROUP = 128 };
  * it once for up to CRUMB_WIDEST_GROUP weights, in place, and forgets mins that are all zero. Before anyone reads them.
  */
 void crumb_matrix_widen_groups(crumb_matrix *matrix);
+/* For the same: keeps scales and mins as f16, in place, where all of them are. */
+void crumb_matrix_narrow_scales(crumb_matrix *matrix);
 
 /* The doubled values of FP4 (E2M1, as in MXFP4), whose bits are sign, exponent, mantissa: w = scale / 2 * entry. */
 extern const int8_t crumb_codebook_e2m1[CRUMB_CODEBOOK_ENTRIES];

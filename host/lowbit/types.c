@@ -215,26 +215,31 @@ static const crumb_type_info infos[CRUMB_TYPE_COUNT] = {
                            .group = 32,
                            .act_rule = CRUMB_ACT_RULE_GROUP,
                            .codes_offset = 2},
-#define INT_TYPE(name_, bits_)                                                                                         \
+#define INT_TYPE(name_, bits_, group_)                                                                                 \
     {.name = name_,                                                                                                    \
      .block = 32,                                                                                                      \
-     .block_bytes = 8 + 4 * (bits_),                                                                                   \
+     .block_bytes = 32 / (group_) * 8 + 4 * (bits_),                                                                   \
      .bits = (bits_),                                                                                                  \
      .max_code = (1 << (bits_)) - 1,                                                                                   \
      .mul = 1,                                                                                                         \
      .sub = 1 << ((bits_) - 1),                                                                                        \
-     .group = 32,                                                                                                      \
+     .group = (group_),                                                                                                \
      .has_min = true,                                                                                                  \
      .act_rule = CRUMB_ACT_RULE_GROUP,                                                                                 \
      .scale_kind = CRUMB_SCALE_F32,                                                                                    \
-     .codes_offset = 8,                                                                                                \
-     .min_offset = 4}
-    /* f32 scale and min, then the codes as a stream of bits, lowest first. The min makes up for a zero point that is
-     * not the middle one: scale * (middle - zero), which a float holds exactly where the scale was an f16. */
-    [CRUMB_TYPE_INT2] = INT_TYPE("INT2", 2),
-    [CRUMB_TYPE_INT3] = INT_TYPE("INT3", 3),
-    [CRUMB_TYPE_INT4] = INT_TYPE("INT4", 4),
-    [CRUMB_TYPE_INT8] = INT_TYPE("INT8", 8),
+     .codes_offset = 32 / (group_) * 8,                                                                                \
+     .min_offset = 32 / (group_) * 4}
+    /* f32 scales and mins of the groups, then the codes as a stream of bits, lowest first. The min makes up for a zero
+     * point that is not the middle one: scale * (middle - zero), which a float holds exactly where the scale was an
+     * f16. */
+    [CRUMB_TYPE_INT2] = INT_TYPE("INT2", 2, 32),
+    [CRUMB_TYPE_INT3] = INT_TYPE("INT3", 3, 32),
+    [CRUMB_TYPE_INT4] = INT_TYPE("INT4", 4, 32),
+    [CRUMB_TYPE_INT8] = INT_TYPE("INT8", 8, 32),
+    [CRUMB_TYPE_INT2_G16] = INT_TYPE("INT2_G16", 2, 16),
+    [CRUMB_TYPE_INT3_G16] = INT_TYPE("INT3_G16", 3, 16),
+    [CRUMB_TYPE_INT4_G16] = INT_TYPE("INT4_G16", 4, 16),
+    [CRUMB_TYPE_INT8_G16] = INT_TYPE("INT8_G16", 8, 16),
 };
 
 /* The ids of GGUF: what each is called, and which of crumb's types it is (COUNT: none). */
@@ -370,9 +375,9 @@ void crumb_type_decode_row(crumb_type type, const uint8_t *row, uint64_t k, uint
         crumb_block_scales s;
         crumb_type_block_codes(type, block, codes + b * info->block);
         crumb_type_block_scales(type, block, &s);
-        const float scale = wide ? s.wide_scale : crumb_f16_to_f32(s.scale);
-        const float min = wide ? s.wide_min : crumb_f16_to_f32(s.min);
         for (uint32_t g = 0; g < n_groups; g++) {
+            const float scale = wide ? s.wide_scales[g] : crumb_f16_to_f32(s.scale);
+            const float min = wide ? s.wide_mins[g] : crumb_f16_to_f32(s.min);
             scales[b * n_groups + g] = levels ? scale * (float)s.scales[g] : scale;
             if (info->has_min) mins[b * n_groups + g] = min * (levels ? (float)s.mins[g] : 1.0f);
         }

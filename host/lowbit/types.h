@@ -40,6 +40,10 @@ typedef enum crumb_type {
     CRUMB_TYPE_INT3,
     CRUMB_TYPE_INT4,
     CRUMB_TYPE_INT8,
+    CRUMB_TYPE_INT2_G16,
+    CRUMB_TYPE_INT3_G16,
+    CRUMB_TYPE_INT4_G16,
+    CRUMB_TYPE_INT8_G16,
     CRUMB_TYPE_COUNT
 } crumb_type;
 
@@ -55,11 +59,11 @@ typedef enum crumb_scale_kind {
     CRUMB_SCALE_F16,    /* one of each block, and so is the min */
     CRUMB_SCALE_TENSOR, /* one f32 behind the codes of the whole tensor */
     CRUMB_SCALE_E8M0,   /* of each block the exponent of a power of two */
-    CRUMB_SCALE_F32,    /* one of each block, and so is the min */
+    CRUMB_SCALE_F32,    /* one of each group, all of a block beside each other, and so are the mins */
     CRUMB_SCALE_LEVELS, /* two levels: of each group an int8, times an f16 of the block; mins as well */
 } crumb_scale_kind;
 
-enum { CRUMB_BLOCK_MAX = 256, CRUMB_BLOCK_MAX_GROUPS = 16 };
+enum { CRUMB_BLOCK_MAX = 256, CRUMB_BLOCK_MAX_GROUPS = 16, CRUMB_BLOCK_MAX_WIDE = 2 };
 
 typedef struct crumb_type_info {
     const char *name;     /* as llama.cpp prints it */
@@ -74,7 +78,7 @@ typedef struct crumb_type_info {
     crumb_scale_kind scale_kind;
     const int8_t *codebook; /* 16 values that 4-bit codes stand for, with mul 1 and sub 0; NULL: themselves */
     uint8_t codes_offset, scale_offset,
-        min_offset; /* within a block: of its codes, its f16 scale or exponent, its min */
+        min_offset; /* within a block: of its codes, its (first) scale or exponent, its (first) min */
 } crumb_type_info;
 
 const crumb_type_info *crumb_type_get_info(crumb_type type);
@@ -106,8 +110,9 @@ float crumb_type_i2_s_scale(const uint8_t *tensor, uint64_t m, uint64_t k);
 /* What a block says beside its codes, as the file has it. */
 typedef struct crumb_block_scales {
     uint16_t scale, min; /* f16; of two levels the upper ones. min is what is added, whichever sign the file gives it */
-    float wide_scale, wide_min;                                          /* instead, of CRUMB_SCALE_E8M0 and _F32 */
-    int8_t scales[CRUMB_BLOCK_MAX_GROUPS], mins[CRUMB_BLOCK_MAX_GROUPS]; /* of two levels the lower ones */
+    float wide_scales[CRUMB_BLOCK_MAX_WIDE], wide_mins[CRUMB_BLOCK_MAX_WIDE]; /* instead, of CRUMB_SCALE_E8M0 and _F32:
+                                                                                 of each group */
+    int8_t scales[CRUMB_BLOCK_MAX_GROUPS], mins[CRUMB_BLOCK_MAX_GROUPS];      /* of two levels the lower ones */
 } crumb_block_scales;
 
 /* The codes of one block of a low-bit type, one per byte, and its scales (not of CRUMB_SCALE_TENSOR, which has none).

@@ -81,7 +81,7 @@ static crumb_status check_range(const job *j, uint64_t row, const float *values,
     return CRUMB_OK;
 }
 
-/* Blocks whose codes the new type has, with the same scale, are not rounded twice. */
+/* Blocks whose codes the new type has are not rounded twice. */
 static void keep_codes(const job *j, uint64_t row, uint8_t *out) {
     const crumb_type_info *from = crumb_type_get_info(j->t->type), *to = crumb_type_get_info(j->to);
     const uint8_t *in = j->in + row * crumb_type_row_bytes(j->t->type, j->t->dims[0]);
@@ -190,27 +190,25 @@ static crumb_status write_tensor(job *j, crumb_file_writer *w, crumb_error *err)
     return status == CRUMB_OK ? status : crumb_fail_prefix(err, status, "tensor '%s'", j->t->name);
 }
 
-/* ---- what holds a tensor exactly ---- */
+/* ---- what keeps a tensor's codes ---- */
 
-typedef struct exactness {
+typedef struct candidate {
     const crumb_gguf *g;
     const crumb_gguf_tensor *t;
     crumb_type to;
     crumb_encode_method method;
-    bool exact;
-} exactness;
+    bool keeps;
+} candidate;
 
 /* Runs inside crumb_file_guard. */
 static crumb_status check_blocks(void *ctx, crumb_error *err) {
-    exactness *e = ctx;
-    const uint32_t block_bytes = crumb_type_get_info(e->t->type)->block_bytes;
-    const uint8_t *data = crumb_gguf_tensor_data(e->g, e->t);
-    uint8_t unused[64];
+    candidate *c = ctx;
+    const uint32_t block = crumb_type_get_info(c->to)->block;
+    const uint8_t *data = crumb_gguf_tensor_data(c->g, c->t);
     (void)err;
-    e->exact = e->t->dims[0] % crumb_type_get_info(e->to)->block == 0;
-    for (uint64_t at = 0; at < e->t->n_bytes && e->exact; at += block_bytes)
-        e->exact = e->method == CRUMB_ENCODE_SEQ ? crumb_type_is_stretched(e->t->type, data + at)
-                                                 : crumb_type_recode_block(e->t->type, data + at, e->to, unused);
+    c->keeps = c->t->dims[0] % block == 0;
+    for (uint64_t at = 0; at < c->t->n_bytes && c->keeps; at += crumb_type_row_bytes(c->t->type, block))
+        c->keeps = crumb_type_keeps_codes(c->t->type, data + at, c->to, c->method);
     return CRUMB_OK;
 }
 
@@ -219,10 +217,9 @@ crumb_status crumb_rewrite_same_type(const crumb_gguf *g, const crumb_gguf_tenso
     static const struct {
         crumb_type to;
         crumb_encode_method method;
-    } candidates[] = {{CRUMB_TYPE_Q2_K, CRUMB_ENCODE_SEQ},
-                      {CRUMB_TYPE_Q4_0, CRUMB_ENCODE_SEQ},
-                      {CRUMB_TYPE_Q4_0, CRUMB_ENCODE_RTN},
-                      {CRUMB_TYPE_Q8_0, CRUMB_ENCODE_RTN}};
+    } smallest_first[] = {{CRUMB_TYPE_Q1_0, CRUMB_ENCODE_RTN}, {CRUMB_TYPE_TQ2_0, CRUMB_ENCODE_RTN},
+                          {CRUMB_TYPE_Q2_K, CRUMB_ENCODE_SEQ}, {CRUMB_TYPE_Q4_0, CRUMB_ENCODE_SEQ},
+                          {CRUMB_TYPE_Q4_0, CRUMB_ENCODE_RTN}, {CRUMB_TYPE_Q8_0, CRUMB_ENCODE_RTN}};
     uint32_t id;
     *out = t->type;
     *method = CRUMB_ENCODE_RTN;
@@ -231,12 +228,12 @@ crumb_status crumb_rewrite_same_type(const crumb_gguf *g, const crumb_gguf_tenso
     if (t->order) return CRUMB_OK; /* where its columns belong, blocks of them have not one scale */
     CRUMB_TRY(crumb_gguf_tensor_hold(g, t, err));
     crumb_status status = CRUMB_OK;
-    for (size_t i = 0; i < sizeof candidates / sizeof *candidates && status == CRUMB_OK; i++) {
-        exactness e = {.g = g, .t = t, .to = candidates[i].to, .method = candidates[i].method};
-        status = crumb_file_guard(crumb_gguf_path(g), check_blocks, &e, err);
-        if (!e.exact) continue;
-        *out = e.to;
-        *method = e.method;
+    for (size_t i = 0; i < sizeof smallest_first / sizeof *smallest_first && status == CRUMB_OK; i++) {
+        candidate c = {.g = g, .t = t, .to = smallest_first[i].to, .method = smallest_first[i].method};
+        status = crumb_file_guard(crumb_gguf_path(g), check_blocks, &c, err);
+        if (!c.keeps) continue;
+        *out = c.to;
+        *method = c.method;
         break;
     }
     crumb_gguf_tensor_drop(g, t);

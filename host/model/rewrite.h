@@ -17,8 +17,9 @@ typedef struct crumb_rewrite {
     void *progress_user;
 } crumb_rewrite;
 
-/* The smallest type of GGUF that holds a tensor exactly, and the method that does: its own, or, where GGUF does not
- * have that, Q2_K (ParetoQ's levels), Q4_0 or Q8_0; F16 where none does. */
+/* The smallest type of GGUF that keeps a tensor's codes, and the method that does: its own, or, where GGUF does not
+ * have that, what crumb_type_keeps_codes says of Q1_0, TQ2_0, Q2_K, Q4_0 and Q8_0; F16 where none does. All of these
+ * have f16 scales: of others no weight is off by more than 2^-11 of it, as in F16. */
 crumb_status crumb_rewrite_same_type(const crumb_gguf *g, const crumb_gguf_tensor *t, crumb_type *out,
                                      crumb_encode_method *method, crumb_error *err);
 

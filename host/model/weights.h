@@ -29,7 +29,9 @@ typedef struct crumb_weights {
     crumb_weights_entry *entries;
     size_t n_entries, capacity;
     uint64_t total_bytes[CRUMB_WEIGHTS_MEMORIES]; /* of each allocation; 0: none */
-    uint64_t freed_bytes; /* of these, given back after packing: the index layout may be smaller than tiles */
+    uint64_t freed_bytes;  /* of these, given back after packing: the index layout may be smaller than tiles, and scales
+                            * of few groups, or of f16, than were planned */
+    uint64_t copied_bytes; /* that lie in a device's memory and in the host's: crumb_weights_place.rows */
     uint64_t inv_freq_offset[CRUMB_WEIGHTS_MEMORIES];
     bool head_apart;                     /* tied, but in another memory than the embedding: there twice */
     const uint8_t *memories;             /* the caller's */
@@ -49,9 +51,20 @@ typedef struct crumb_weights_place {
     crumb_device *device;
     crumb_buffer *buffer;
     uint8_t *base;       /* zeroed, 64-byte aligned */
+    bool host_memory;    /* which is where they are read, so that pages that nothing needs may be given back */
     uint32_t index_bits; /* 1 << bits of the matrices that get the index layout where it fits, except for the
                           * embedding, whose rows are read one by one */
+    /* NULL: the device gets all. Else the host goes on reading what is not the device's alone: it keeps vectors, and of
+     * a matrix, one of the network's, the device gets as many rows, the first, as this says; those too where they are
+     * `kept`. */
+    uint32_t (*rows)(const void *user, const crumb_matrix *w, bool *kept);
+    const void *user;
 } crumb_weights_place;
+
+/* Commits of a matrix, which is packed at place->base, what place->rows says, and adds to *copied what the host keeps
+ * beside the device. */
+crumb_status crumb_weights_commit_rows(const crumb_weights_place *place, const crumb_matrix *w, uint64_t *copied,
+                                       crumb_error *err);
 
 /* places: [CRUMB_WEIGHTS_MEMORIES]. Packs all entries on n_threads threads, commits each to the device when it is
  * whole, and points the network's weights there. `progress` is called from the calling thread. */

@@ -25,7 +25,7 @@ typedef struct packer {
     uint64_t n_items;
     const crumb_matrix *embedding; /* whose rows are read one by one */
     atomic_uint *left;             /* per entry: items still to do */
-    atomic_uint_fast64_t freed;
+    atomic_uint_fast64_t freed, copied;
     atomic_uint_fast64_t done;
     const void *caller; /* identifies the calling thread, the only one that reports progress */
     crumb_progress_fn progress;
@@ -110,21 +110,67 @@ static void index_entry(packer *p, const crumb_weights_entry *e) {
     atomic_fetch_add(&p->freed, crumb_pages_discard(codes + index_bytes, tile_bytes - index_bytes));
 }
 
-static crumb_status commit(const crumb_weights_place *place, uint64_t offset, uint64_t n_bytes, crumb_error *err) {
-    return place->backend->device.buffer_commit(place->device, place->buffer, offset, n_bytes, err);
+/* Scales that files repeat or hold in f16 need not be kept more than once, nor in f32. */
+static void shrink_scales(packer *p, const crumb_weights_entry *e) {
+    const crumb_matrix_bytes planned = crumb_matrix_get_bytes(e->matrix);
+    uint8_t *scales = memory_of(p, e) + e->layout.scales_offset, *mins = memory_of(p, e) + e->layout.mins_offset;
+    crumb_matrix_widen_groups(e->matrix);
+    crumb_matrix_narrow_scales(e->matrix);
+    const crumb_matrix_bytes kept = crumb_matrix_get_bytes(e->matrix);
+    if (!p->places[e->memory].host_memory) return;
+    atomic_fetch_add(&p->freed, crumb_pages_discard(scales + kept.scales, planned.scales - kept.scales));
+    atomic_fetch_add(&p->freed, crumb_pages_discard(mins + kept.mins, planned.mins - kept.mins));
+}
+
+static crumb_status commit(const crumb_weights_place *place, uint64_t offset, uint64_t n_bytes, bool kept,
+                           crumb_error *err) {
+    return place->backend->device.buffer_commit(place->device, place->buffer, offset, n_bytes, kept, err);
+}
+
+crumb_status crumb_weights_commit_rows(const crumb_weights_place *place, const crumb_matrix *w, uint64_t *copied,
+                                       crumb_error *err) {
+    bool kept = false;
+    const uint32_t m = place->rows(place->user, w, &kept);
+    if (m == 0) return CRUMB_OK;
+    const crumb_matrix part = crumb_matrix_rows(w, 0, m);
+    const crumb_matrix_bytes n = crumb_matrix_get_bytes(&part);
+    const void *const from[] = {part.codes, part.scales, part.mins, part.supers, part.super_mins};
+    const uint64_t n_bytes[] = {n.codes, n.scales, n.mins, n.supers, n.super_mins};
+    for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+        if (!from[i] || n_bytes[i] == 0) continue;
+        CRUMB_TRY(commit(place, (uint64_t)((const uint8_t *)from[i] - place->base), n_bytes[i], kept, err));
+        if (kept) *copied += n_bytes[i];
+    }
+    return CRUMB_OK;
+}
+
+/* Of something that is no matrix. */
+static crumb_status commit_vector(packer *p, const crumb_weights_place *place, uint64_t offset, uint64_t n_bytes,
+                                  crumb_error *err) {
+    if (place->rows) atomic_fetch_add(&p->copied, n_bytes);
+    return commit(place, offset, n_bytes, place->rows != NULL, err);
+}
+
+static crumb_status commit_matrix(packer *p, const crumb_weights_place *place, const crumb_weights_entry *e,
+                                  crumb_error *err) {
+    uint64_t copied = 0;
+    if (!place->rows) return commit(place, e->offset, e->layout.total_bytes, false, err);
+    CRUMB_TRY(crumb_weights_commit_rows(place, e->matrix, &copied, err));
+    atomic_fetch_add(&p->copied, copied);
+    return CRUMB_OK;
 }
 
 /* All of a tensor is packed. */
 static crumb_status finish_entry(packer *p, const crumb_weights_entry *e, crumb_error *err) {
     const crumb_weights_place *place = &p->places[e->memory];
-    if (e->order) return commit(place, e->offset, e->tensor->dims[0] * sizeof **e->order, err);
+    if (e->order) return commit_vector(p, place, e->offset, e->tensor->dims[0] * sizeof **e->order, err);
     crumb_gguf_tensor_release(p->g, e->tensor);
     if (e->scalar) return CRUMB_OK;
-    if (e->vector) return commit(place, e->offset, e->tensor->dims[0] * sizeof(float), err);
+    if (e->vector) return commit_vector(p, place, e->offset, e->tensor->dims[0] * sizeof(float), err);
     if (crumb_type_get_info(e->tensor->type)->act_rule == CRUMB_ACT_RULE_ROW) crumb_matrix_merge_scales(e->matrix);
-    if (crumb_type_get_info(e->tensor->type)->scale_kind == CRUMB_SCALE_F32) crumb_matrix_widen_groups(e->matrix);
+    if (crumb_type_get_info(e->tensor->type)->scale_kind == CRUMB_SCALE_F32) shrink_scales(p, e);
     if (e->matrix != p->embedding && crumb_index_wanted(e->matrix, place->index_bits)) index_entry(p, e);
-    return commit(place, e->offset, e->layout.total_bytes, err);
+    return commit_matrix(p, place, e, err);
 }
 
 static crumb_status pack_held(packer *p, guarded_item *gi, crumb_error *err) {
@@ -194,7 +240,8 @@ static crumb_status pack_frequencies(packer *p, crumb_network *net, crumb_error 
         float *out = (float *)(void *)(p->places[i].base + w->inv_freq_offset[i]);
         rope_read rope = {p->g, w, &net->hparams, out};
         CRUMB_TRY(read_held_rope_freqs(&rope, err));
-        CRUMB_TRY(commit(&p->places[i], w->inv_freq_offset[i], net->hparams.rope_dims / 2 * sizeof(float), err));
+        CRUMB_TRY(
+            commit_vector(p, &p->places[i], w->inv_freq_offset[i], net->hparams.rope_dims / 2 * sizeof(float), err));
         in_memory[i] = out;
     }
     for (uint32_t i = 0; i < net->hparams.num_hidden_layers; i++)
@@ -218,6 +265,7 @@ crumb_status crumb_weights_pack(const crumb_gguf *g, crumb_weights *w, crumb_net
     if (status == CRUMB_OK) status = crumb_parallel_for(n_threads, p.n_items, pack_one, &p, err);
     if (net->tied && !w->head_apart) net->head.matrix = net->embedding;
     w->freed_bytes = atomic_load(&p.freed);
+    w->copied_bytes = atomic_load(&p.copied);
     free(p.items);
     free(p.left);
     return status;

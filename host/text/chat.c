@@ -113,7 +113,8 @@ crumb_status crumb_chat_tokenize(const crumb_tokenizer *t, const crumb_chat *cha
         status =
             crumb_tokenizer_encode_chat(t, text.bytes, text.from_input, text.n_bytes, tokens, capacity, n_tokens, err);
     else if (err)
-        crumb_fail(err, status, "%s%s", is_read ? "chat template, " : "", reason.message);
+        crumb_fail(err, status, "%s%s%s%s", is_read && chat->source_name ? chat->source_name : "",
+                   is_read && chat->source_name ? ": " : "", is_read ? "chat template, " : "", reason.message);
     crumb_arena_free(&arena);
     return status;
 }

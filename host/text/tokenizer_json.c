@@ -1,9 +1,10 @@
 #include "host/text/tokenizer_json.h"
 
+#include "host/base/json.h"
 #include "host/base/memory.h"
 #include "host/text/internal.h"
+#include "host/text/tokenizer_json_fields.h"
 
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,10 @@ static crumb_status unsupported(const reader *r, const char *field, const char *
 
 /* ---- small readings ---------------------------------------------------------------------------------------- */
 
+/* NULL: absent, or null. */
 static const cJSON *get(const cJSON *object, const char *name) {
-    return cJSON_GetObjectItemCaseSensitive(object, name);
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, name);
+    return cJSON_IsNull(v) ? NULL : v;
 }
 
 /* A string member; "" where there is none. */
@@ -56,7 +59,7 @@ static bool is_set(const cJSON *object, const char *name) {
 
 /* Absent, null, false, "", or 0. */
 static bool is_nothing(const cJSON *v) {
-    return !v || cJSON_IsNull(v) || cJSON_IsFalse(v) || (cJSON_IsString(v) && !*v->valuestring) ||
+    return !v || cJSON_IsFalse(v) || (cJSON_IsString(v) && !*v->valuestring) ||
            (cJSON_IsNumber(v) && v->valuedouble == 0);
 }
 
@@ -183,14 +186,27 @@ static bool read_merge(const cJSON *v, char *room, size_t size, const char **rig
     return n >= 3 && (size_t)n < size && *room && **right;
 }
 
+/* A merge's halves are tokens, and so is what it makes. */
+static crumb_status check_merge(const reader *r, const char *left, const char *right, piece **made) {
+    char whole[4096];
+    const int n = snprintf(whole, sizeof whole, "%s%s", left, right);
+    *made = n > 0 && (size_t)n < sizeof whole ? find_piece(r, whole) : NULL;
+    if (!*made) return damaged(r, "model.merges", "an entry makes what is no token");
+    if (!find_piece(r, left) || !find_piece(r, right))
+        return damaged(r, "model.merges", "an entry merges what is no token");
+    return CRUMB_OK;
+}
+
 static crumb_status put_merges(const reader *r) {
     const cJSON *merges = get(r->model, "merges"), *v;
     const char *right;
     char room[4096];
+    piece *made;
     crumb_gguf_build_array(r->to, "tokenizer.ggml.merges", CRUMB_GGUF_STRING, (uint64_t)cJSON_GetArraySize(merges));
     cJSON_ArrayForEach(v, merges) {
         if (!read_merge(v, room, sizeof room, &right) || strchr(room, ' ') || strchr(right, ' '))
             return damaged(r, "model.merges", "an entry is not two tokens");
+        CRUMB_TRY(check_merge(r, room, right, &made));
         const size_t n_left = strlen(room);
         room[n_left] = ' ';
         crumb_gguf_add_string(r->to, room, n_left + 1 + strlen(right));
@@ -204,11 +220,10 @@ static crumb_status put_scores(reader *r) {
     const char *right;
     char room[4096];
     float rank = 0;
+    piece *made;
     cJSON_ArrayForEach(v, get(r->model, "merges")) {
         if (!read_merge(v, room, sizeof room, &right)) return damaged(r, "model.merges", "an entry is not two tokens");
-        memmove(room + strlen(room), right, strlen(right) + 1);
-        piece *made = find_piece(r, room);
-        if (!made) return damaged(r, "model.merges", "an entry makes what is no token");
+        CRUMB_TRY(check_merge(r, room, right, &made));
         rank--;
         if (made->score == 0) made->score = rank;
     }
@@ -398,6 +413,37 @@ static crumb_status put_post_processor(const reader *r) {
     return template ? put_template(r, template) : CRUMB_OK;
 }
 
+/* ---- how ids become text again ----------------------------------------------------------------------------- */
+
+static bool is_count(const cJSON *object, const char *name, double most) {
+    const cJSON *v = get(object, name);
+    return cJSON_IsNumber(v) && v->valuedouble >= 0 && v->valuedouble <= most;
+}
+
+/* What SentencePiece's kind does with pieces: marks become spaces, <0x..> bytes, and one space in front may go. */
+static bool is_spm_decoder(const cJSON *d) {
+    const char *type = text_of(d, "type");
+    if (strcmp(type, "Replace") == 0)
+        return strcmp(text_of(get(d, "pattern"), "String"), MARK) == 0 && strcmp(text_of(d, "content"), " ") == 0;
+    if (strcmp(type, "Strip") == 0)
+        return strcmp(text_of(d, "content"), " ") == 0 && is_count(d, "start", 1) && is_count(d, "stop", 0);
+    if (strcmp(type, "Metaspace") == 0) return strcmp(text_of(d, "replacement"), MARK) == 0;
+    return strcmp(type, "ByteFallback") == 0 || strcmp(type, "Fuse") == 0;
+}
+
+/* One that does something else would be followed by nobody. None at all is how some vocabularies are written. */
+static crumb_status check_decoder(const reader *r) {
+    const cJSON *d = get(r->root, "decoder"), *part;
+    const char *type = text_of(d, "type");
+    if (is_nothing(d)) return CRUMB_OK;
+    if (!r->is_spm) return strcmp(type, "ByteLevel") == 0 ? CRUMB_OK : unsupported(r, "decoder", type);
+    if (strcmp(type, "Sequence") != 0) return is_spm_decoder(d) ? CRUMB_OK : unsupported(r, "decoder", type);
+    cJSON_ArrayForEach(part, get(d, "decoders")) {
+        if (!is_spm_decoder(part)) return unsupported(r, "decoder", text_of(part, "type"));
+    }
+    return CRUMB_OK;
+}
+
 /* ---- all of it --------------------------------------------------------------------------------------------- */
 
 static crumb_status check_model(reader *r) {
@@ -413,33 +459,36 @@ static crumb_status check_model(reader *r) {
 }
 
 static crumb_status put_all(reader *r) {
+    CRUMB_TRY(crumb_tokenizer_json_check_fields(r->root, r->err));
     CRUMB_TRY(check_model(r));
     CRUMB_TRY(count_pieces(r));
     CRUMB_TRY(crumb_calloc(r->n_pieces, sizeof *r->pieces, "a vocabulary", (void **)&r->pieces, r->err));
     CRUMB_TRY(read_vocab(r));
     CRUMB_TRY(read_added(r));
+    CRUMB_TRY(sort_texts(r));
     crumb_gguf_build_string(r->to, "tokenizer.ggml.model", r->is_spm ? "llama" : "gpt2");
     put_pieces(r);
     CRUMB_TRY(put_post_processor(r));
+    CRUMB_TRY(check_decoder(r));
     if (!r->is_spm) {
         CRUMB_TRY(check_byte_level_normalizer(r));
         CRUMB_TRY(put_splitter(r));
         return put_merges(r);
     }
-    CRUMB_TRY(sort_texts(r));
     CRUMB_TRY(put_spm_spaces(r));
-    const piece *unknown = find_piece(r, text_of(r->model, "unk_token"));
+    const char *unk_token = text_of(r->model, "unk_token");
+    const piece *unknown = find_piece(r, unk_token);
+    if (*unk_token && !unknown) return damaged(r, "model.unk_token", "no token of the vocabulary");
     if (unknown) crumb_gguf_build_u32(r->to, "tokenizer.ggml.unknown_token_id", (uint32_t)(unknown - r->pieces));
     return put_scores(r);
 }
 
 crumb_status crumb_tokenizer_json_to_keys(const char *json, size_t n_bytes, uint32_t n_tokens, crumb_gguf_builder *to,
                                           crumb_error *err) {
-    cJSON *root = cJSON_ParseWithLength(json, n_bytes);
+    cJSON *root;
+    CRUMB_TRY(crumb_json_parse_object(json, n_bytes, &root, err));
     reader r = {.root = root, .to = to, .err = err, .n_pieces = n_tokens < MAX_TOKENS ? n_tokens : MAX_TOKENS};
-    crumb_status status = cJSON_IsObject(root)
-                              ? put_all(&r)
-                              : crumb_fail(err, CRUMB_ERR_FORMAT, "not a JSON object, or cut off, or too deep");
+    crumb_status status = put_all(&r);
     if (status == CRUMB_OK) status = to->status;
     free(r.pieces);
     free(r.by_text);

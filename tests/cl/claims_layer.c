@@ -1,6 +1,7 @@
 /* An OpenCL layer (the loader's OPENCL_LAYERS) that makes every device claim what it is not: a real driver beneath,
  * which computes, and a lie about what it knows. CRUMB_CLAIM=matrix: matrix instructions for sub-groups of 16; gpu: to
- * be an integrated GPU. */
+ * be an integrated GPU; card: one with memory of its own; small: a card with 1 GiB, of which it allocates a quarter at
+ * once. */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <CL/cl_icd.h>
@@ -27,9 +28,20 @@ static cl_int give(const void *value, size_t n, size_t size, void *out, size_t *
 
 static cl_int CL_API_CALL gpu_info(cl_device_id id, cl_device_info name, size_t size, void *out, size_t *n_out) {
     const cl_device_type type = CL_DEVICE_TYPE_GPU;
-    const cl_bool unified = CL_TRUE;
+    const cl_bool unified = strcmp(getenv("CRUMB_CLAIM"), "card") != 0;
     if (name == CL_DEVICE_TYPE) return give(&type, sizeof type, size, out, n_out);
     if (name == CL_DEVICE_HOST_UNIFIED_MEMORY) return give(&unified, sizeof unified, size, out, n_out);
+    return below->clGetDeviceInfo(id, name, size, out, n_out);
+}
+
+static cl_int CL_API_CALL small_info(cl_device_id id, cl_device_info name, size_t size, void *out, size_t *n_out) {
+    const cl_device_type type = CL_DEVICE_TYPE_GPU;
+    const cl_bool unified = CL_FALSE;
+    const cl_ulong memory = 1ull << 30, at_once = memory / 4;
+    if (name == CL_DEVICE_TYPE) return give(&type, sizeof type, size, out, n_out);
+    if (name == CL_DEVICE_HOST_UNIFIED_MEMORY) return give(&unified, sizeof unified, size, out, n_out);
+    if (name == CL_DEVICE_GLOBAL_MEM_SIZE) return give(&memory, sizeof memory, size, out, n_out);
+    if (name == CL_DEVICE_MAX_MEM_ALLOC_SIZE) return give(&at_once, sizeof at_once, size, out, n_out);
     return below->clGetDeviceInfo(id, name, size, out, n_out);
 }
 
@@ -58,11 +70,25 @@ EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n_entries, const struct _cl_icd_di
                                       const struct _cl_icd_dispatch **out) {
     const size_t most = sizeof own / sizeof own.clGetPlatformIDs, n = n_entries < most ? n_entries : most;
     if (!target || !n_own || !out) return CL_INVALID_VALUE;
-    const char *claim_of = getenv("CRUMB_CLAIM");
+    const char *set = getenv("CRUMB_CLAIM"), *claim_of = set ? set : "matrix";
     below = target;
     memcpy(&own, target, n * sizeof own.clGetPlatformIDs);
-    own.clGetDeviceInfo = claim_of && strcmp(claim_of, "gpu") == 0 ? gpu_info : matrix_info;
+    own.clGetDeviceInfo = strcmp(claim_of, "small") == 0    ? small_info
+                          : strcmp(claim_of, "matrix") == 0 ? matrix_info
+                                                            : gpu_info;
     *n_own = (cl_uint)n;
     *out = &own;
+    return CL_SUCCESS;
+}
+
+/* What Khronos's newer loaders, such as that beside Intel's runtime, call instead. */
+EXPORT cl_int CL_API_CALL clInitLayerWithProperties(cl_uint n_entries, const struct _cl_icd_dispatch *target,
+                                                    cl_uint *n_own, const struct _cl_icd_dispatch **out,
+                                                    const void *properties) {
+    (void)properties;
+    return clInitLayer(n_entries, target, n_own, out);
+}
+
+EXPORT cl_int CL_API_CALL clDeinitLayer(void) {
     return CL_SUCCESS;
 }

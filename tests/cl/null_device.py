@@ -65,7 +65,7 @@ def check_ladder(prefix, folder, device):
     what differs where that device is asked for."""
     named = crumb(prefix, folder, device, "run", "--device", "gpu0", "-n", "4")
     assert named.returncode == 6, f"{device}: {named.returncode} {named.stderr}"
-    for rung in ("dpas-i8", "dp4a", "portable"):
+    for rung in ("dpas+exact", "dpas-i8", "dp4a", "portable"):
         assert f"going on with 'cl:{rung}'" in named.stderr, f"{device} {rung}: {named.stderr}"
     assert re.search(r"kernels 'dpas': layer 0 differs .* first at embed", named.stderr), named.stderr
     again = crumb(prefix, folder, device, "run", "--device", "gpu0", "-n", "4")
@@ -94,6 +94,18 @@ def check_kernels(prefix, folder, device):
     for part in ("the driver tells no times", "FAILED", "not timed: ", "has_matrix: 1", "\nend\n"):
         assert part in text, text
     assert str(folder) not in text and str(prefix) not in text, text
+
+
+def check_large(prefix, folder, device):
+    """Keys of a layer that take 4.8 GiB: dg2's driver gives no more than 4 at once, which crumb says; the others' do, until the
+    device's memory is full."""
+    done = crumb(prefix, folder, device, "run", "--device", "gpu0", "--verify", "off", "-n", "2", "-p", "Once", "-c", "40000000")
+    assert done.returncode == 5, f"{device}: {done.returncode} {done.stderr}"
+    if device == "dg2":
+        assert re.search(r"the KV cache takes 4882.8 MiB, and the device allocates at most 409\d.\d MiB at once", done.stderr), done.stderr
+        return
+    full = re.search(r"not enough memory for the KV cache: 4882.8 MiB wanted, ([\d.]+) of [\d.]+ MiB are taken", done.stderr)
+    assert full and float(full[1]) > 4882, f"{device}: {done.stderr}"
 
 
 def kernels_of(log):
@@ -138,16 +150,19 @@ def check(prefix, folder, device):
     assert not gpu["unusable"], gpu["unusable"]
     for more, kernel in (([], "dpas"), (["--kv-cache", "q8"], "dpas"), (["--target", "cl:portable"], "portable"),
                          (["--target", "cl:dp4a"], "dp4a"), (["--target", "cl:dpas-i8"], "-i8"),
-                         (["--target", "cl:dpas"], "dpas")):
+                         (["--target", "cl:dpas+exact"], "dpas"), (["--target", "cl:dpas"], "dpas")):
         done = crumb(prefix, folder, device, "run", "--device", "gpu0", "--verify", "off", *more, "-n", "8",
                      "--temp", "0", "--ignore-eos", "-v")
         assert done.returncode == 0, f"{device} {more}: {done.stderr}"
         assert re.search(rf"rows is .* (linear|gemv|gemm)_u2_\w*{kernel}", done.stderr), f"{device} {more}: {done.stderr}"
+        on_matrix = "attention_split__dpas" in done.stderr and "attention_whole__dpas" in done.stderr
+        assert on_matrix == (kernel in ("dpas", "-i8") and more[-1:] not in (["q8"], ["cl:dpas+exact"])), f"{device} {more}"
     assert "device gpu0" in done.stderr, done.stderr
     check_ladder(prefix, folder, device)
     layers = 5  # of the embedded model; embedding, selecting, head and the largest logits are 6 launches at most
     assert kernels_of(done.stderr) <= 8 * layers + 6, f"{device}: {kernels_of(done.stderr)} launches a token"
     check_kernels(prefix, folder, device)
+    check_large(prefix, folder, device)
     print(f"{device}: {gpu['detail']}, driver {gpu['driver']}; {gpu['features']}; kernels {gpu['target']}")
     return True
 

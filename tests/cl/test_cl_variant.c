@@ -105,7 +105,7 @@ static void gemm_splits_columns_or_rows(void **state) {
 
 /* Scales of 16, as K-quants have them. */
 static const char *selected_of_16(uint8_t bits, uint32_t sub_group, uint32_t n) {
-    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 128 << 10, 1024, 0, false};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 128 << 10, 1024, 0, false, false};
     const crumb_matrix w = {.bits = bits, .mul = 1, .m = 4096, .k = 4096, .group = 16, .super_group = 256};
     const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_GROUP, .act_group = 16, .n_parts = 1, .x = 8};
     return crumb_cl_linear_select(&use, n, &target)->name;
@@ -114,7 +114,7 @@ static const char *selected_of_16(uint8_t bits, uint32_t sub_group, uint32_t n) 
 static const char *selected(uint32_t sub_group, uint32_t xe_cores, uint32_t m, uint32_t n) {
     const crumb_matrix w = {.bits = 2, .mul = 1, .m = m, .k = 2560, .group = 2560};
     const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 8};
-    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 64 << 10, 1024, xe_cores, false};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 64 << 10, 1024, xe_cores, false, false};
     return crumb_cl_linear_select(&use, n, &target)->name;
 }
 
@@ -140,6 +140,15 @@ static void small_matrices_split_k(void **state) {
     assert_string_equal(selected(8, 32, 640, 32), "gemm_u2_8x64_split__dpas8");
 }
 
+/* gemv.cl for sub-groups of 8 counts what it reads in 32 bits. */
+static void codes_of_16_gib_are_counted_rightly(void **state) {
+    (void)state;
+    const uint32_t limit = (uint32_t)((16ull << 30) / (2560 / 4)); /* rows of 2 bits */
+    assert_string_equal(selected(8, 32, limit - 16, 1), "gemv_u2__dpas8");
+    assert_string_equal(selected(8, 32, limit + 16, 1), "linear_u2_gemv__dpas8-i8");
+    assert_string_equal(selected(16, 20, limit + 16, 1), "gemv_u2__dpas16");
+}
+
 /* Values in bf16 have rows of their own: as many, but for TOP, which reads logits. */
 static void values_in_bf16_take_their_rows(void **state) {
     (void)state;
@@ -147,7 +156,7 @@ static void values_in_bf16_take_their_rows(void **state) {
     const crumb_cl_kernel *rows = crumb_cl_kernels(&n);
     const crumb_matrix w = {.bits = 2, .mul = 1, .m = 6912, .k = 2560, .group = 2560};
     const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 32, .f32_results = true};
-    crumb_cl_target target = {CRUMB_CL_DPAS, 16, 64 << 10, 1024, 20, false};
+    crumb_cl_target target = {CRUMB_CL_DPAS, 16, 64 << 10, 1024, 20, false, false};
     char options[CRUMB_CL_OPTIONS_MAX];
     for (size_t i = 0; i < n; i++) n_bf16 += rows[i].bf16;
     assert_int_equal(n, 2 * n_bf16 + 1);
@@ -190,6 +199,7 @@ int main(void) {
         cmocka_unit_test(rules_and_unknown_knobs_refuse),
         cmocka_unit_test(gemm_splits_columns_or_rows),
         cmocka_unit_test(small_matrices_split_k),
+        cmocka_unit_test(codes_of_16_gib_are_counted_rightly),
         cmocka_unit_test(values_in_bf16_take_their_rows),
         cmocka_unit_test(activations_have_places),
     };

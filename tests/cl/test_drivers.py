@@ -56,6 +56,22 @@ class Drivers(unittest.TestCase):
         self.assert_cpu_serves("hangs.icd hangs when it is asked")  # remembered
         self.assertLess(time.monotonic() - begin, first / 2)
 
+    def test_files_without_a_driver_beside_a_driver(self):
+        self.install("lies")
+        (self.vendors / "missing.icd").write_text("/nowhere/libmissing.so\n")
+        (self.vendors / "text.icd").write_text(f"{Path(__file__).resolve()}\n")
+        (self.vendors / "empty.icd").write_text("")
+        found = json.loads(self.crumb("devices", "--json").stdout)["devices"]
+        self.assertEqual([d["detail"] for d in found[1:]], ["Fake?Arc"])
+
+    def test_broken_ones_beside_another(self):
+        """The first is named, and what to do. The one that answers is not used, since the loader loads all of them."""
+        for name in ("crashes", "hangs", "lies"):
+            self.install(name)
+        self.assertRegex(self.crumb("devices").stdout, "crashes.icd crashes when it is asked .*; remove it, or let OCL_ICD_VENDORS")
+        self.assert_gpu_fails(4, "crashes.icd crashes when it is asked")
+        self.assert_cpu_serves("crashes.icd crashes when it is asked")
+
     def test_lying(self):
         self.install("lies")
         gpu = json.loads(self.crumb("devices", "--json").stdout)["devices"][1]

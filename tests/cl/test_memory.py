@@ -1,7 +1,9 @@
 """Weights lie in memory once where an integrated GPU and the CPU both compute, and so do keys and values: the peak of a real
 model's process, whose weights are most of it, on a driver that claims to be such a GPU (claims_layer.c). What crumb says
 that plans take as scratch is printed beside it: with the layers in turns each has plans of its own, 31 times two of
-them, and nothing else is larger than on one device."""
+them, and nothing else is larger than on one device. So it is with a card that has memory of its own (the runtime's is the
+machine's, too): layers that are divided lie in one of the two memories, but for the embedding's table where it is the output
+matrix, too."""
 import json
 import os
 import re
@@ -39,7 +41,7 @@ class Memory(unittest.TestCase):
         """Most memory that the process had, the text, the placement, and MB of weights, keys and values, and scratch."""
         libraries = f"{self.folder.name}:{os.environ.get('LD_LIBRARY_PATH', '')}"
         environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "OPENCL_LAYERS": LAYER, "CRUMB_CLAIM": "gpu",
-                       "XDG_CACHE_HOME": str(Path(self.folder.name, "cache")), **settings}
+                       "XDG_CACHE_HOME": str(Path(self.folder.name, settings.get("CRUMB_CLAIM", "gpu"))), **settings}
         command = [COMMAND, "run", "-v", "-m", self.model, "--json", "--verify", "off", "--profile", "none", "-p",
                    "The capital of France is " * 4, "-n", "4", "--temp", "0", "-c", "256", "-ub", "32", *arguments]
         notes = Path(self.folder.name, "notes")
@@ -58,6 +60,18 @@ class Memory(unittest.TestCase):
         """The same of a second run: building kernels takes more memory than the model."""
         self.peak(*arguments, **settings)
         return self.peak(*arguments, **settings)
+
+    def test_divided_layers_lie_in_one_of_two_memories(self):
+        weights = os.path.getsize(self.model)
+        alone, text, _, memory = self.warm("--device", "gpu0", CRUMB_CLAIM="card")
+        for share in (0.2, 0.5, 0.8):
+            both, same, placement, now = self.warm("--device", "cpu+gpu0", "--split", str(share), CRUMB_CLAIM="card")
+            print(f"{share}: {both / 1e6:.0f} MB, the card alone {alone / 1e6:.0f}; weights {now[0]:.1f} MB, alone {memory[0]:.1f}")
+            self.assertIn("of each layer", placement)
+            self.assertEqual(same, text)
+            self.assertEqual(now[1], memory[1])  # keys and values
+            self.assertLess(now[0] - memory[0], share * 0.22 * memory[0])  # a fifth is the table, and norms are small
+            self.assertLess(both - alone, 0.25 * weights)
 
     def test_both_devices_read_one_copy(self):
         weights = os.path.getsize(self.model)

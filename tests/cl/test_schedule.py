@@ -50,7 +50,7 @@ class Schedule(unittest.TestCase):
         path.write_text(json.dumps(profile))
         libraries = f"{cls.folder.name}:{os.environ.get('LD_LIBRARY_PATH', '')}"
         environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "OPENCL_LAYERS": LAYER, "CRUMB_CLAIM": "gpu",
-                       "XDG_CACHE_HOME": str(Path(cls.folder.name, "cache")), **settings}
+                       "XDG_CACHE_HOME": str(Path(cls.folder.name, settings.get("CRUMB_CLAIM", "gpu"))), **settings}
         done = subprocess.run([COMMAND, "run", "--json", "--explain", "--verify", "off", "-p", "One day a small dog " * 6,
                                "-n", str(n), "--temp", "0", "--ignore-eos", "--profile", path if profile else "none",
                                *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -125,6 +125,22 @@ class Schedule(unittest.TestCase):
         start, explained = self.placed((10, 10, 100), (50, 50, 1000), "--device", "cpu+gpu0", "--split", "0.3")
         self.assertIn("30 % and 70 %", start["placement"])
         self.assertEqual((explained["split_changes"], explained["split"]), (0, "split 0.30 of the rows, as asked for"))
+
+    def test_a_card_shares_layers_where_that_pays_in_both_phases(self):
+        profile = machine((20, 20, 5000), (20, 20, 5000))
+        profile["devices"][1] |= {"kind": "discrete", "transfer_gb_s": figure(1000), "transfer_us": figure(0)}
+        text, start, explained = self.run_crumb(profile=profile, CRUMB_CLAIM="card")
+        self.assertEqual((text, start["placement"]), (self.right, "gpu0 and cpu, 50 % and 50 % of each layer"))
+        self.assertEqual((explained["moved_bytes"], explained["split_changes"]), (0, 0))
+        for phase in ("prefill", "decode"):
+            self.assertGreater(explained[phase]["predicted_ms"], 0)
+        profile["devices"][1]["exchange_us"] = figure(1000)
+        text, start, explained = self.run_crumb(profile=profile, CRUMB_CLAIM="card")
+        self.assertEqual((text, start["placement"]), (self.right, ""))
+        # without a profile it is not tried, unless a part is asked for
+        self.assertEqual(self.run_crumb("--device", "cpu+gpu0", CRUMB_CLAIM="card")[1]["placement"], "")
+        text, start, explained = self.run_crumb("--device", "cpu+gpu0", "--split", "0.3", CRUMB_CLAIM="card")
+        self.assertEqual((text, start["placement"]), (self.right, "gpu0 and cpu, 30 % and 70 % of each layer"))
 
     def test_deciding_takes_little(self):
         """With every layer on the other device than the one before: nobody would want more of it."""

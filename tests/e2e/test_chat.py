@@ -4,13 +4,15 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
+import tempfile
 import termios
 import time
 import unittest
 
-from command import COMMAND, MODEL, CommandTest, environment
+from command import COMMAND, MODEL, SOURCE, CommandTest, environment
 
 PLAIN = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
 CHAT = ["run", "-cnv", "--chat-template", PLAIN, "--temp", "0", "-n", "12"]
@@ -88,6 +90,25 @@ class Turns(CommandTest):
         self.fails(3, "run", "-cnv", "--chat-template", "{% for %}", says="line 1")
         self.fails(2, "run", "-cnv", "--chat-template", "{{ raise_exception('no') }}", says="the template refuses this: no")
         self.fails(1, "run", "-cnv", "--chat-template-file", "/nonexistent/t", says="/nonexistent/t")
+
+    def test_a_template_that_does_not_work_is_named(self):
+        """A file's, and a model's: with the model's path; a prompt by itself needs none of it."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "model")
+            shutil.copytree(os.path.join(SOURCE, "tests", "oracle", "checkpoints", "llama-q4_1"), model)
+            path = os.path.join(model, "chat_template.jinja")
+            for template, says in (("{{ messages[0].content|truncate(3) }}", "line 1: filter 'truncate'"),
+                                   ("a\n{% include 'x' %}", "line 2: the statement 'include'"), ("{{ messages", "line 1"),
+                                   ("{% for x in range(10000) %}" * 4 + "{% endfor %}" * 4, "too many steps")):
+                with open(path, "w", encoding="utf-8") as f:
+                    f.write(template)
+                self.fails(3, "run", "-m", model, "-st", "-p", "x", says=f"{model}: chat template, line")
+                self.fails(3, "run", "-m", model, "-st", "-p", "x", says=says)
+                self.fails(3, "run", "-st", "-p", "x", "--chat-template-file", path, says=f"{path}: chat template, line")
+                self.succeeds("run", "-m", model, "-p", "a b", "-n", "1", "--temp", "0")
+            with open(path, "wb") as f:
+                f.write(b"{{ messages[0].content }}\0{{ nothing")
+            self.fails(3, "run", "-m", model, "-p", "x", says=f"{path}: a byte 0")
         self.assertEqual(self.succeeds(*CHAT).stdout, "")
 
     def test_a_full_context_ends_clean(self):

@@ -15,6 +15,8 @@ from command import SOURCE, CommandTest
 LIKE = os.path.join(SOURCE, "tests", "oracle", "checkpoints", "llama-f16")  # its vocabulary
 TEXT = "the cat in the hat sat on the mat and that was that " * 8
 WIDE, NARROW = "blk.0.ffn_up.weight", "blk.0.ffn_down.weight"  # rows of 256 and of 32
+# What matrices become as GGUF, of 0 (ternary) to 4 bits: of rows that are whole blocks of 256, and of others.
+BECOMES = {0: ("TQ2_0", "Q4_0"), 1: ("Q1_0", "Q4_0"), 2: ("Q2_K", "Q4_0"), 3: ("Q4_0", "Q4_0"), 4: ("Q4_0", "Q4_0")}
 SHAPES = {"self_attn.q_proj": (32, 256), "self_attn.k_proj": (16, 256), "self_attn.v_proj": (16, 256),
           "self_attn.o_proj": (256, 32), "mlp.gate_proj": (32, 256), "mlp.up_proj": (32, 256), "mlp.down_proj": (256, 32)}
 
@@ -55,11 +57,12 @@ def level(w, scale, bits):
     return max(-(1 << bits - 1), min((1 << bits - 1) - 1, round(w / scale))) * scale
 
 
-def scale_of(row, bits):
-    """An f16, so that GGUF's types can hold it."""
+def scale_of(row, bits, rounded):
+    """An f16, which GGUF's types hold, or a float between two of them."""
     largest = max(map(abs, row))
-    return half(sum(map(abs, row)) / len(row) if bits == 1 else largest if bits in (0, 2) else
-                largest / ((1 << bits - 1) - 1))
+    scale = half(sum(map(abs, row)) / len(row) if bits == 1 else largest if bits in (0, 2) else
+                 largest / ((1 << bits - 1) - 1))
+    return scale if rounded else single(scale * 1.0003)
 
 
 class ParetoQ(CommandTest):
@@ -102,23 +105,23 @@ class ParetoQ(CommandTest):
         write_safetensors(os.path.join(folder, "model.safetensors"), tensors)
         return folder
 
-    def write_behind(self, name, bits, **extra):
+    def write_behind(self, name, bits, rounded=True, **extra):
         """Weights, and the scales that they were trained with."""
         matrices = {}
         for stem, rows in self.weights.items():
-            scales, flat = [scale_of(row, bits) for row in rows], sum(rows, [])
+            scales, flat = [scale_of(row, bits, rounded) for row in rows], sum(rows, [])
             matrices[stem] = {"weight": ("F32", SHAPES[stem], struct.pack(f"<{len(flat)}f", *flat)),
                               "weight_clip_val": ("F32", (len(rows), 1), struct.pack(f"<{len(rows)}f", *scales))}
         return self.write(name, matrices, **extra)
 
-    def levels(self, bits):
-        return {stem: [level(w, scale_of(row, bits), bits) for row in rows for w in row]
+    def levels(self, bits, rounded=True):
+        return {stem: [level(w, scale_of(row, bits, rounded), bits) for row in rows for w in row]
                 for stem, rows in self.weights.items()}
 
-    def write_plain(self, name, bits):
+    def write_plain(self, name, bits, rounded=True):
         """The levels as f32, some of each row moved off so that they are not taken for levels."""
         matrices = {}
-        for stem, flat in self.levels(bits).items():
+        for stem, flat in self.levels(bits, rounded).items():
             flat = [w * (1 + 3e-5) if i % 16 == 0 else w for i, w in enumerate(flat)]
             matrices[stem] = {"weight": ("F32", SHAPES[stem], struct.pack(f"<{len(flat)}f", *flat))}
         return self.write(name, matrices)
@@ -132,21 +135,30 @@ class ParetoQ(CommandTest):
         listing = json.loads(self.succeeds("inspect", model, "--tensors", "--json").stdout)
         return {t["name"]: t["type"] for t in listing["tensors"]}
 
+    def check_answers(self, folder, plain, bits, base):
+        """Those of the folder and of the GGUF file that it becomes are those of its levels as plain f32."""
+        self.succeeds("perplexity", plain, "--device", "cpu", "--activation", "float", "-f", self.text, "-c", 32,
+                      "--chunks", 2, "--kl-divergence-base", base)
+        self.assertLess(abs(self.divergence(folder, base)), 1e-5)
+        self.succeeds("convert", folder, self.out)
+        types = self.types(self.out)
+        self.assertEqual((types[WIDE], types[NARROW]), BECOMES[bits])
+        self.assertLess(abs(self.divergence(self.out, base)), 1e-5)
+        os.unlink(self.out)
+
     def test_answers_and_types(self):
         base = os.path.join(self.folder, "base.kld")
-        becomes = {0: ("F16", "F16"), 1: ("Q1_0", "Q4_0"), 2: ("Q2_K", "Q4_0"), 3: ("Q4_0", "Q4_0"), 4: ("Q4_0", "Q4_0")}
-        others = {bits: self.write_behind(f"bits{bits}", bits, w_bits=bits) for bits in becomes}
-        for bits, (wide, narrow) in becomes.items():
-            plain = self.write_plain(f"plain{bits}", bits)
-            self.succeeds("perplexity", plain, "--device", "cpu", "--activation", "float", "-f", self.text, "-c", 32,
-                          "--chunks", 2, "--kl-divergence-base", base)
-            self.assertLess(abs(self.divergence(others[bits], base)), 1e-5)
+        others = {bits: self.write_behind(f"bits{bits}", bits, w_bits=bits) for bits in BECOMES}
+        for bits in BECOMES:
+            self.check_answers(others[bits], self.write_plain(f"plain{bits}", bits), bits, base)
             self.assertGreater(self.divergence(others[(bits + 1) % 5], base), 1e-2)
-            self.succeeds("convert", others[bits], self.out)
-            types = self.types(self.out)
-            self.assertEqual((types[WIDE], types[NARROW]), (wide, narrow))
-            self.assertLess(abs(self.divergence(self.out, base)), 1e-5)
-            os.unlink(self.out)
+
+    def test_scales_that_are_no_f16(self):
+        """They are kept in memory, and rounded in GGUF's types, which have no other."""
+        base = os.path.join(self.folder, "base.kld")
+        for bits in BECOMES:
+            behind = self.write_behind(f"bits{bits}", bits, rounded=False, w_bits=bits)
+            self.check_answers(behind, self.write_plain(f"plain{bits}", bits, rounded=False), bits, base)
 
     def test_scales_are_rounded_alone(self):
         """By quantize, to types that have f16 as scale: all is near what it was, where rows are whole blocks."""

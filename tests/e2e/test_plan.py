@@ -84,6 +84,13 @@ class Placement(Plan):
         self.assertEqual((a770["left_out"], self.devices(a770, "prefill")), ("gpu0", {"cpu"}))
         self.assertEqual(self.plan(*LLAMA, "--profile", "bmg", "--kernels", "paper")["kernels"], "paper")
 
+    def test_a_split_on_a_card_is_one_for_both_phases(self):
+        alone = self.plan(*LLAMA, "--profile", "bmg")
+        split = self.plan(*LLAMA, "--profile", "bmg", "--split", "0.8")
+        self.assertEqual((alone["placement"], split["placement"]), ("gpu0", "gpu0+cpu 0.80"))
+        self.assertGreater(split["ttft_ms"], 2 * alone["ttft_ms"])
+        self.assertLess(split["decode_tok_s"], alone["decode_tok_s"])
+
     def test_errors(self):
         self.fails(2, "plan", *LLAMA, "--profile", "nothing", says="no machine 'nothing'")
         self.fails(1, "plan", *LLAMA, "--profile", "/nonexistent/m.json", says="/nonexistent/m.json")
@@ -92,7 +99,6 @@ class Placement(Plan):
         self.fails(4, "plan", *LLAMA, "--profile", "lnl", "--device", "gpu7", says="gpu7")
         self.fails(2, "plan", *LLAMA, "--profile", "lnl", "--split", "2", says="--split 2")
         self.fails(2, "plan", *LLAMA, "--profile", "arl", "-ngl", "3", says="no GPU")
-        self.fails(2, "plan", *LLAMA, "--profile", "bmg", "--split", "0.5", says="weights in two memories")
         self.fails(5, "plan", *LLAMA, "--profile", "lnl", "--context", "1000000", says="GB")
         self.fails(3, "plan", *LLAMA, "--profile", "ptl", "--kernels", "paper", says="'cpu.kernels.paper'")
 
@@ -131,6 +137,11 @@ class Paper(Plan):
         ratio = next(r for r in document["rows"] if r["quantity"] == "gpu_over_cpu")
         self.assertTrue(13 < ratio["predicted"] < 17 and ratio["paper"] == 26)
         self.assertIn("no component says so", ratio["note"])
+        self.assertRegex(ratio["note"], r"\(5[67]% with tokens as published\)")
+        readings = [r["predicted"] for r in ratio["readings"]]
+        self.assertEqual(readings[0], ratio["predicted"])
+        for predicted, least, most in zip(readings, (14, 14.8, 15.4, 16), (14.8, 15.2, 16, 16.5)):
+            self.assertTrue(least < predicted < most, readings)
         for r in document["rows"]:
             self.assertTrue(r["note"])
             if r["predicted"] is None:

@@ -1,4 +1,5 @@
 /* config.json from any bytes: refused with a reason, or keys that make a GGUF file. */
+#include "host/base/json.h"
 #include "host/checkpoint/internal.h"
 
 #include <stdio.h>
@@ -33,8 +34,9 @@ static void read_config(const cJSON *root) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    cJSON *root = cJSON_ParseWithLength((const char *)data, size);
-    if (cJSON_IsObject(root)) read_config(root);
+    cJSON *root;
+    if (crumb_json_parse_object((const char *)data, size, &root, NULL) != CRUMB_OK) return 0;
+    read_config(root);
     cJSON_Delete(root);
     return 0;
 }

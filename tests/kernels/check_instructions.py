@@ -14,12 +14,13 @@ FORMS = ("u1", "u2", "u3", "u4", "u5", "u6", "u8", "c4")
 EVEX = r"%zmm|%[xy]mm(1[6-9]|2\d|3[01])|%k[0-7]|\{1to"
 # folder: (suffix of its kernels, their dot product, forms of codes, what must not be there)
 TIERS = {
-    "cpu/avx2": ("avx2", None, (), rf"{EVEX}|vpdpb"),  # which every test machine runs
-    "cpu/avxvnni": ("avxvnni", r"\{vex\} vpdpbusd .*%ymm\d+$", FORMS, rf"{EVEX}|vpdpb(?!usd )|(?<!\{{vex\}} )vpdpbusd"),
-    "cpu/avxvnniint8": ("avxvnniint8", r"vpdpbssd .*%ymm\d+$", ("c4",), rf"{EVEX}|vpdpb(?!ssd )"),
-    "cpu/avx512ymm": ("avx512ymm", r"^vpdpbusd .*%ymm\d+$", FORMS, r"%zmm|\{vex\}|vpdpb(?!usd )"),
-    "cpu/avx512": ("avx512vnni", r"vpdpbusd .*%zmm\d+$", FORMS, r"\{vex\}|vpdpb(?!usd )"),
+    "cpu/avx2": ("avx2", None, (), rf"{EVEX}|vpdp"),  # which every test machine runs
+    "cpu/avxvnni": ("avxvnni", r"\{vex\} vpdpbusd .*%ymm\d+$", FORMS, rf"{EVEX}|vpdp(?!busd |wssd )|(?<!\{{vex\}} )vpdp"),
+    "cpu/avxvnniint8": ("avxvnniint8", r"vpdpbssd .*%ymm\d+$", ("c4",), rf"{EVEX}|vpdp(?!bssd )"),
+    "cpu/avx512ymm": ("avx512ymm", r"^vpdpbusd .*%ymm\d+$", FORMS, r"%zmm|\{vex\}|vpdp(?!busd |wssd )"),
+    "cpu/avx512": ("avx512vnni", r"vpdpbusd .*%zmm\d+$", FORMS, r"\{vex\}|vpdp(?!busd |wssd )"),
 }
+ATTENTION = ("q8_scores", "q8_values")  # their products are of pairs of int16: vpdpwssd
 LEAST = 1  # the narrowest inner loop: 8-bit codes, one stream, 16 rows in a register
 
 
@@ -60,7 +61,7 @@ def check_kernels(found, names, pattern):
     for name in names:
         code = reachable(found, name)
         count = sum(bool(re.search(pattern, line)) for line in code)
-        wrong = sum("vpdpb" in line and not re.search(pattern, line) for line in code)
+        wrong = sum("vpdp" in line and not re.search(pattern, line) for line in code)
         if count < LEAST or wrong:
             yield f"{name}: {count} right and {wrong} other dot products"
 
@@ -78,6 +79,8 @@ def check_tier(folder, objects):
                 names = expected(kind, tier, forms)
                 checked += len(names)
                 failures += [f"{folder}: {failure}" for failure in check_kernels(found, names, pattern)]
+        if f"{folder}/attention.c" in path and pattern:
+            failures += [f"{folder}: {failure}" for failure in check_kernels(found, ATTENTION, pattern.replace("busd", "wssd"))]
     if not objects or checked != sum(len(expected(kind, tier, forms)) for kind in ("gemv", "gemm")):
         failures.append(f"{folder}: not all objects were given: {objects}")
     return checked, failures

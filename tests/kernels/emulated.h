@@ -3,6 +3,7 @@
 #ifndef CRUMB_TESTS_EMULATED_H
 #define CRUMB_TESTS_EMULATED_H
 
+#include "cpu/attention.h"
 #include "cpu/kernels.h"
 
 /* Rows named as the registry's, with functions of their own. They need AVX2. */
@@ -47,6 +48,11 @@ EMULATED_FOR_ALL(EMULATED_PROTOTYPE)
     X(gemm_b8_i8, 1, ACT_I8, crumb_layout_index, avx512vnni)                                                           \
     X(gemm_t5_i8, 2, ACT_I8, crumb_layout_index, avx512vnni)                                                           \
     X(gemv_t5_i8, 2, 1 << CRUMB_ACT_ROW, crumb_layout_index_t5, avx512vnni)
+
+/* Attention. */
+extern const crumb_kv_ops crumb_kv_f16__avx512vnni_emulated, crumb_kv_q8__avxvnni_emulated,
+    crumb_kv_q8__avx512ymm_emulated, crumb_kv_q8__avx512vnni_emulated;
+float crumb_softmax__avx512vnni_emulated(float *s, uint32_t n, float scale, float *sum);
 
 #define EMULATED_LAYOUT_PROTOTYPE(name, bits, acts, layout, tier) crumb_linear_fn crumb_##name##__##tier##_emulated;
 EMULATED_FOR_LAYOUTS(EMULATED_LAYOUT_PROTOTYPE)

@@ -6,6 +6,9 @@
 #define SIMD_NAME(base)            base##__avx512vnni_emulated
 #include "cpu/avx512/simd.h"
 
+#include "cpu/attention/f16.h"
+#include "cpu/attention/q8.h"
+#include "cpu/attention/softmax.h"
 #include "cpu/lowbit/gemm.h"
 #include "cpu/lowbit/gemv.h"
 
@@ -17,3 +20,6 @@ GEMV_INSTANCES
 INDEX_GEMV_TRITS
 GEMM_INSTANCES
 GEMM_INTERLEAVE_INSTANCE
+SOFTMAX_INSTANCE
+KV_F16_INSTANCE(crumb_softmax__avx512vnni_emulated)
+KV_Q8_INSTANCE(crumb_softmax__avx512vnni_emulated)

@@ -1,11 +1,13 @@
-/* cpu/avx512ymm as it stands, but for its one instruction that AVX2 lacks. */
+/* cpu/avx512ymm as it stands, but for its two instructions that AVX2 lacks. */
 #include "tests/kernels/emulated.h"
 #include "tests/kernels/emulated_dot.h"
 
 #define SIMD_DOT4       emulated_dpbusd
+#define v_dot2          emulated_dpwssd
 #define SIMD_NAME(base) base##__avx512ymm_emulated
 #include "cpu/avx512ymm/simd.h"
 
+#include "cpu/attention/q8.h"
 #include "cpu/lowbit/gemm.h"
 #include "cpu/lowbit/gemv.h"
 #include "cpu/papers/georganas.h"
@@ -13,3 +15,4 @@
 GEMV_INSTANCES
 GEMM_INSTANCES
 GEORGANAS_INSTANCE
+KV_Q8_INSTANCE(crumb_softmax__avx2)

@@ -20,6 +20,11 @@ static inline __m256i emulated_dpbusd(__m256i acc, __m256i u8, __m256i s8) {
     return emulated_add(acc, _mm256_madd_epi16(even_u, emulated_even(s8)), _mm256_madd_epi16(odd_u, emulated_odd(s8)));
 }
 
+/* vpdpwssd */
+static inline __m256i emulated_dpwssd(__m256i acc, __m256i a, __m256i b) {
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+}
+
 /* vpdpbssd */
 static inline __m256i emulated_dpbssd(__m256i acc, __m256i a, __m256i b) {
     return emulated_add(acc, _mm256_madd_epi16(emulated_even(a), emulated_even(b)),

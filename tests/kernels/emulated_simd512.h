@@ -13,7 +13,7 @@
 #define SIMD_INLINE static inline __attribute__((always_inline))
 #endif
 
-enum { SIMD_LANES = 16 };
+enum { SIMD_LANES = 16, SIMD_REGISTERS = 32, DOT2_LATENCY = 5 };
 typedef struct vint {
     __m256i low, high;
 } vint;
@@ -79,6 +79,9 @@ SIMD_INLINE vflt v_to_f32(vint a) {
 SIMD_INLINE vint v_dot4(vint acc, vint u8, vint s8) {
     return (vint){emulated_dpbusd(acc.low, u8.low, s8.low), emulated_dpbusd(acc.high, u8.high, s8.high)};
 }
+SIMD_INLINE vint v_dot2(vint acc, vint a, vint b) {
+    return (vint){emulated_dpwssd(acc.low, a.low, b.low), emulated_dpwssd(acc.high, a.high, b.high)};
+}
 SIMD_INLINE vint v_pin(vint a) {
     return a;
 }
@@ -98,6 +101,17 @@ SIMD_INLINE vint v_load_i8(const int8_t *p) {
     return (vint){_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)),
                   _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p + 8)))};
 }
+SIMD_INLINE vint v_widen_i8(const int8_t *p) {
+    return (vint){_mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)p)),
+                  _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)(p + 16)))};
+}
+SIMD_INLINE vint v_widen_half_i8(const int8_t *p) {
+    return (vint){_mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)p)), _mm256_setzero_si256()};
+}
+SIMD_INLINE void v_store_i16(int16_t *p, vint a) {
+    const __m256i both = _mm256_packs_epi32(a.low, a.high);
+    _mm256_storeu_si256((void *)p, _mm256_permute4x64_epi64(both, 0xd8));
+}
 SIMD_INLINE void v_store_f32(float *p, vflt a) {
     _mm256_storeu_ps(p, a.low);
     _mm256_storeu_ps(p + 8, a.high);
@@ -113,6 +127,47 @@ SIMD_INLINE vflt v_mul_f32(vflt a, vflt b) {
 }
 SIMD_INLINE vflt v_fma_f32(vflt a, vflt b, vflt c) {
     return (vflt){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+SIMD_INLINE vflt v_fnma_f32(vflt a, vflt b, vflt c) {
+    return (vflt){_mm256_fnmadd_ps(a.low, b.low, c.low), _mm256_fnmadd_ps(a.high, b.high, c.high)};
+}
+SIMD_INLINE vflt v_max_f32(vflt a, vflt b) {
+    return (vflt){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+}
+SIMD_INLINE vflt v_min_f32(vflt a, vflt b) {
+    return (vflt){_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
+}
+SIMD_INLINE vflt v_sub_f32(vflt a, vflt b) {
+    return (vflt){_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+}
+SIMD_INLINE float v_largest_f32(vflt a) {
+    float lanes[16], most;
+    v_store_f32(lanes, a);
+    most = lanes[0];
+    for (int i = 1; i < 16; i++) most = lanes[i] > most ? lanes[i] : most;
+    return most;
+}
+SIMD_INLINE vflt v_first_or_f32(vflt a, uint32_t n, vflt b) {
+    float lanes[16];
+    v_store_f32(lanes, b);
+    memcpy(lanes, &a, n * sizeof *lanes);
+    return v_load_f32(lanes);
+}
+SIMD_INLINE vflt v_first_f32(vflt a, uint32_t n) {
+    return v_first_or_f32(a, n, v_zero_f32());
+}
+SIMD_INLINE vint v_round(vflt a) {
+    return (vint){_mm256_cvtps_epi32(a.low), _mm256_cvtps_epi32(a.high)};
+}
+SIMD_INLINE vflt v_nearest_f32(vflt a) {
+    return (vflt){_mm256_round_ps(a.low, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
+                  _mm256_round_ps(a.high, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+SIMD_INLINE vflt v_as_f32(vint a) {
+    return (vflt){_mm256_castsi256_ps(a.low), _mm256_castsi256_ps(a.high)};
+}
+SIMD_INLINE __m256 v_sum8_f32(__m256 sum, vflt a) {
+    return _mm256_add_ps(_mm256_add_ps(sum, a.low), a.high);
 }
 
 #endif

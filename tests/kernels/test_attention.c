@@ -1,8 +1,7 @@
 /* Attention over a cache of either type: the reference against double precision from what the cache should hold, every
- * other tier against the reference bit for bit. */
-#include "cpu/attention.h"
-#include "cpu/float.h"
+ * other tier against the reference bit for bit, and so an emulation of those that the machine may lack. */
 #include "host/base/half.h"
+#include "tests/kernels/emulated.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -35,8 +34,29 @@ typedef struct chunk_case {
     char key_blocks[CHUNK * MOST_DIM * 2], value_blocks[CHUNK * MOST_DIM * 2], queries[MOST_ROWS * MOST_DIM * 8];
 } chunk_case;
 
-static void store_chunk(crumb_kv_type type, crumb_isa isa, chunk_case *c) {
-    const crumb_kv_ops *ops = crumb_kv_ops_select(type, isa);
+/* The ops that reference's results are compared with. */
+typedef struct compared {
+    const crumb_kv_ops *ops[CRUMB_ISA_COUNT + 3];
+    size_t n;
+} compared;
+
+static compared ops_to_compare(crumb_kv_type type) {
+    static const crumb_kv_ops *const q8[] = {&crumb_kv_q8__avxvnni_emulated, &crumb_kv_q8__avx512ymm_emulated,
+                                             &crumb_kv_q8__avx512vnni_emulated};
+    compared c = {0};
+    for (crumb_isa isa = CRUMB_ISA_AVX2; isa < CRUMB_ISA_COUNT; isa++)
+        if (crumb_isa_available(isa)) c.ops[c.n++] = crumb_kv_ops_select(type, isa);
+    if (!c.n) return c; /* emulations need AVX2 */
+    for (size_t i = 0; i < sizeof q8 / sizeof q8[0] && type == CRUMB_KV_Q8; i++) c.ops[c.n++] = q8[i];
+    if (type == CRUMB_KV_F16) c.ops[c.n++] = &crumb_kv_f16__avx512vnni_emulated;
+    return c;
+}
+
+static const crumb_kv_ops *reference(crumb_kv_type type) {
+    return crumb_kv_ops_select(type, CRUMB_ISA_SCALAR);
+}
+
+static void store_chunk(const crumb_kv_ops *ops, chunk_case *c) {
     size_t block_bytes = ops->block_bytes(c->head_dim);
     assert_true(block_bytes * (CHUNK / BLOCK) <= sizeof c->key_blocks);
     assert_true(ops->query_bytes(c->head_dim) % 4 == 0);
@@ -45,9 +65,7 @@ static void store_chunk(crumb_kv_type type, crumb_isa isa, chunk_case *c) {
                    c->key_blocks + j / BLOCK * block_bytes, c->value_blocks + j / BLOCK * block_bytes);
 }
 
-static void run_chunk(crumb_kv_type type, crumb_isa isa, chunk_case *c, float scale) {
-    const crumb_kv_ops *ops = crumb_kv_ops_select(type, isa);
-    const crumb_float_ops *floats = crumb_float_ops_select(isa);
+static void run_chunk(const crumb_kv_ops *ops, chunk_case *c, float scale) {
     uint32_t most = 0;
     for (uint32_t r = 0; r < c->n_rows; r++) most = c->n_keys[r] > most ? c->n_keys[r] : most;
     for (size_t i = 0; i < MOST_ROWS * CHUNK; i++) c->scores[i] = NAN; /* what lies behind a row's keys is not read */
@@ -55,7 +73,7 @@ static void run_chunk(crumb_kv_type type, crumb_isa isa, chunk_case *c, float sc
     ops->scores(c->queries, c->n_rows, c->head_dim, c->key_blocks, (most + BLOCK - 1) / BLOCK, c->value_blocks,
                 c->scores);
     for (uint32_t r = 0; r < c->n_rows; r++)
-        if (c->n_keys[r]) c->m[r] = floats->attention_softmax(c->scores + r * CHUNK, c->n_keys[r], scale, &c->l[r]);
+        if (c->n_keys[r]) c->m[r] = ops->softmax(c->scores + r * CHUNK, c->n_keys[r], scale, &c->l[r]);
     ops->values(c->scores, c->n_rows, c->n_keys, c->head_dim, c->value_blocks, c->key_blocks, c->o);
 }
 
@@ -111,13 +129,13 @@ static void check_row(crumb_kv_type type, const chunk_case *c, uint32_t r, float
 }
 
 /* The last row by itself gives the same bits. */
-static void check_alone(crumb_kv_type type, crumb_isa isa, const chunk_case *a, chunk_case *alone, float scale) {
+static void check_alone(const crumb_kv_ops *ops, const chunk_case *a, chunk_case *alone, float scale) {
     uint32_t dim = a->head_dim, last = a->n_rows - 1;
     *alone = *a;
     memcpy(alone->q, a->q + last * dim, dim * sizeof(float));
     alone->n_rows = 1;
     alone->n_keys[0] = a->n_keys[last];
-    run_chunk(type, isa, alone, scale);
+    run_chunk(ops, alone, scale);
     assert_memory_equal(alone->o, a->o + last * dim, dim * sizeof(float));
 }
 
@@ -126,19 +144,19 @@ static void check_case(crumb_kv_type type, chunk_case *a, chunk_case *b, chunk_c
     memset(a->key_blocks, 0, sizeof a->key_blocks);
     memset(a->value_blocks, 0, sizeof a->value_blocks);
     *b = *a;
-    store_chunk(type, CRUMB_ISA_SCALAR, a);
-    run_chunk(type, CRUMB_ISA_SCALAR, a, scale);
+    store_chunk(reference(type), a);
+    run_chunk(reference(type), a, scale);
     for (uint32_t r = 0; r < a->n_rows; r++) check_row(type, a, r, scale);
-    for (crumb_isa isa = CRUMB_ISA_AVX2; isa < CRUMB_ISA_COUNT; isa++) {
-        if (!crumb_isa_available(isa)) continue;
-        store_chunk(type, isa, b);
+    const compared others = ops_to_compare(type);
+    for (size_t i = 0; i < others.n; i++) {
+        store_chunk(others.ops[i], b);
         assert_memory_equal(b->key_blocks, a->key_blocks, sizeof a->key_blocks);
         assert_memory_equal(b->value_blocks, a->value_blocks, sizeof a->value_blocks);
-        run_chunk(type, isa, b, scale);
+        run_chunk(others.ops[i], b, scale);
         assert_memory_equal(b->o, a->o, sizeof a->o);
         assert_memory_equal(b->m, a->m, sizeof a->m);
         assert_memory_equal(b->l, a->l, sizeof a->l);
-        check_alone(type, isa, a, alone, scale);
+        check_alone(others.ops[i], a, alone, scale);
     }
 }
 
@@ -179,13 +197,13 @@ static void extremes_stay_finite(void **state) {
             fill(a->keys, CHUNK * 72, -sizes[i], sizes[i]);
             fill(a->values, CHUNK * 72, -sizes[i], sizes[i]);
             *b = *a;
-            store_chunk(types[t], CRUMB_ISA_SCALAR, a);
-            run_chunk(types[t], CRUMB_ISA_SCALAR, a, 1);
+            store_chunk(reference(types[t]), a);
+            run_chunk(reference(types[t]), a, 1);
             for (uint32_t d = 0; d < 3 * 72; d++) assert_true(isfinite(a->o[d]));
-            for (crumb_isa isa = CRUMB_ISA_AVX2; isa < CRUMB_ISA_COUNT; isa++) {
-                if (!crumb_isa_available(isa)) continue;
-                store_chunk(types[t], isa, b);
-                run_chunk(types[t], isa, b, 1);
+            const compared others = ops_to_compare(types[t]);
+            for (size_t j = 0; j < others.n; j++) {
+                store_chunk(others.ops[j], b);
+                run_chunk(others.ops[j], b, 1);
                 assert_memory_equal(b->value_blocks, a->value_blocks, sizeof a->value_blocks);
                 assert_memory_equal(b->o, a->o, sizeof a->o);
             }
@@ -198,17 +216,18 @@ static void extremes_stay_finite(void **state) {
 static void sums_do_not_overflow(void **state) {
     (void)state;
     chunk_case *a = calloc(1, sizeof *a);
-    for (int isa = CRUMB_ISA_SCALAR; isa <= (int)crumb_isa_best(); isa++)
+    const compared others = ops_to_compare(CRUMB_KV_Q8);
+    for (size_t i = 0; i <= others.n; i++)
         for (int side = 0; side < 2; side++) {
+            const crumb_kv_ops *ops = i ? others.ops[i - 1] : reference(CRUMB_KV_Q8);
             float sign = side ? -1.0f : 1.0f;
-            if (!crumb_isa_available((crumb_isa)isa)) continue;
             a->n_rows = 1;
             a->head_dim = MOST_DIM;
             a->n_keys[0] = CHUNK;
-            for (size_t i = 0; i < MOST_DIM; i++) a->q[i] = 1;
-            for (size_t i = 0; i < CHUNK * MOST_DIM; i++) a->keys[i] = a->values[i] = 127 * sign;
-            store_chunk(CRUMB_KV_Q8, (crumb_isa)isa, a);
-            run_chunk(CRUMB_KV_Q8, (crumb_isa)isa, a, 1.0f / MOST_DIM);
+            for (size_t d = 0; d < MOST_DIM; d++) a->q[d] = 1;
+            for (size_t d = 0; d < CHUNK * MOST_DIM; d++) a->keys[d] = a->values[d] = 127 * sign;
+            store_chunk(ops, a);
+            run_chunk(ops, a, 1.0f / MOST_DIM);
             assert_true(fabsf(a->m[0] - 127 * sign) < 1e-4f && fabsf(a->l[0] - CHUNK) < 1e-3f);
             for (size_t d = 0; d < MOST_DIM; d++) assert_true(fabsf(a->o[d] / a->l[0] - 127 * sign) < 1e-3f);
         }
@@ -227,8 +246,8 @@ static void large_dimensions_drown_nothing(void **state) {
     fill(a->keys, CHUNK * 64, -1, 1);
     a->q[5] = 0;
     for (uint32_t j = 0; j < CHUNK; j++) a->keys[j * 64 + 5] = 100;
-    store_chunk(CRUMB_KV_Q8, CRUMB_ISA_SCALAR, a);
-    const crumb_kv_ops *ops = crumb_kv_ops_select(CRUMB_KV_Q8, CRUMB_ISA_SCALAR);
+    const crumb_kv_ops *ops = reference(CRUMB_KV_Q8);
+    store_chunk(ops, a);
     ops->prepare(a->q, 1, 64, a->queries);
     ops->scores(a->queries, 1, 64, a->key_blocks, CHUNK / BLOCK, a->value_blocks, a->scores);
     for (uint32_t j = 0; j < CHUNK; j++) {
@@ -245,6 +264,32 @@ static void large_dimensions_drown_nothing(void **state) {
     free(a);
 }
 
+static void softmax_agrees(void **state) {
+    (void)state;
+    float s[144], expected[144], got[144], sum, got_sum;
+    compared others = ops_to_compare(CRUMB_KV_F16);
+    for (uint32_t n = 1; n <= CHUNK; n++) {
+        fill(s, 144, -30, 30);
+        memcpy(expected, s, sizeof s);
+        float m = reference(CRUMB_KV_F16)->softmax(expected, n, 0.3f, &sum);
+        double exact = 0;
+        for (uint32_t j = 0; j < n; j++) {
+            double p = exp((double)s[j] * (double)0.3f - (double)m);
+            assert_true(s[j] * 0.3f <= m && fabs((double)expected[j] - p) < 1e-6);
+            exact += p;
+        }
+        assert_true(fabs((double)sum - exact) < 1e-5 * exact);
+        for (size_t i = 0; i < others.n; i++) {
+            memcpy(got, s, sizeof s);
+            float got_m = others.ops[i]->softmax(got, n, 0.3f, &got_sum);
+            assert_memory_equal(&got_m, &m, sizeof m);
+            assert_memory_equal(&got_sum, &sum, sizeof sum);
+            assert_memory_equal(got, expected, n * sizeof(float));
+            for (uint32_t j = (n + 15) / 16 * 16; j < 144; j++) assert_true(got[j] == s[j]);
+        }
+    }
+}
+
 static void eight_bits_take_half(void **state) {
     (void)state;
     for (uint32_t dim = 32; dim <= 256; dim += 32) {
@@ -256,8 +301,11 @@ static void eight_bits_take_half(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chunks_agree),         cmocka_unit_test(extremes_stay_finite),
-        cmocka_unit_test(sums_do_not_overflow), cmocka_unit_test(large_dimensions_drown_nothing),
+        cmocka_unit_test(softmax_agrees),
+        cmocka_unit_test(chunks_agree),
+        cmocka_unit_test(extremes_stay_finite),
+        cmocka_unit_test(sums_do_not_overflow),
+        cmocka_unit_test(large_dimensions_drown_nothing),
         cmocka_unit_test(eight_bits_take_half),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

@@ -102,7 +102,8 @@ static void change_type(const file *f, const crumb_gguf_tensor *t, bool is_last,
     memcpy(at, &t->type_id, 4);
 }
 
-static void each_tensor(const char *path, const char *name) {
+/* seen: of each type, whether it is in the file. */
+static void each_tensor(const char *path, const char *name, bool seen[CRUMB_TYPE_GGUF_COUNT]) {
     file f = {0};
     crumb_gguf *g;
     crumb_error err = {0};
@@ -116,6 +117,7 @@ static void each_tensor(const char *path, const char *name) {
     for (size_t i = 0; i < crumb_gguf_n_tensors(g); i++) {
         const crumb_gguf_tensor *t = crumb_gguf_tensor_at(g, i);
         uint8_t *entry = find_entry(&f, t->name);
+        seen[t->type] = true;
         change_dims(&f, t, entry);
         change_type(&f, t, t->offset == last, entry);
     }
@@ -127,10 +129,14 @@ static void each_tensor(const char *path, const char *name) {
 static void changed_tensors_are_refused(void **state) {
     (void)state;
     glob_t found;
+    bool seen[CRUMB_TYPE_GGUF_COUNT] = {false};
     assert_int_equal(glob("tests/oracle/models/*.gguf", 0, NULL, &found), 0);
     assert_true(found.gl_pathc >= 18);
-    for (size_t i = 0; i < found.gl_pathc; i++) each_tensor(found.gl_pathv[i], strrchr(found.gl_pathv[i], '/') + 1);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        each_tensor(found.gl_pathv[i], strrchr(found.gl_pathv[i], '/') + 1, seen);
     globfree(&found);
+    for (int type = 0; type < CRUMB_TYPE_GGUF_COUNT; type++)
+        if (!seen[type]) fail_msg("no model has weights of type %s", crumb_type_get_info((crumb_type)type)->name);
 }
 
 int main(void) {

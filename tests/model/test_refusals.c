@@ -3,6 +3,7 @@
 #include "host/container/gguf.h"
 #include "tests/model/fixture.h"
 
+#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,6 +54,11 @@ static void set_u32(const file_bytes *f, const char *key, uint32_t value) {
 
 static void set_f32(const file_bytes *f, const char *key, float value) {
     set_value(f, key, &value, sizeof value);
+}
+
+/* A string of that key becomes one byte 0 and what follows. */
+static void cut_value(const file_bytes *f, const char *key) {
+    find_string(f, key)[strlen(key) + 4 + 8] = 0; /* behind the value's type and the string's length */
 }
 
 static void put_string(uint8_t **at, const char *text, size_t length) {
@@ -106,24 +112,6 @@ static void set_tensor_rows(const file_bytes *f, const char *tensor, uint64_t ro
     memcpy(find_string(f, tensor) + strlen(tensor) + 4 + 8, &rows, 8);
 }
 
-static uint8_t *tensor_bytes(const file_bytes *f, const char *tensor, size_t *n_bytes) {
-    crumb_gguf *g = NULL;
-    assert_int_equal(crumb_gguf_open_memory(f->data, f->size, "test", &g, NULL), CRUMB_OK);
-    const crumb_gguf_tensor *t = crumb_gguf_find_tensor(g, tensor);
-    assert_non_null(t);
-    *n_bytes = t->n_bytes;
-    size_t offset = (size_t)(crumb_gguf_tensor_data(g, t) - f->data);
-    crumb_gguf_close(g);
-    return f->data + offset;
-}
-
-/* Writes the f16 `bits` at `offset` of a tensor; negative: from its end. */
-static void set_half(const file_bytes *f, const char *tensor, long offset, uint16_t bits) {
-    size_t n_bytes;
-    uint8_t *data = tensor_bytes(f, tensor, &n_bytes);
-    memcpy(data + (offset < 0 ? (long)n_bytes : 0) + offset, &bits, 2);
-}
-
 /* Opens the damaged model; it must fail as expected, naming `needle`. Frees the bytes. */
 static void refuses(file_bytes *f, crumb_status expected, const char *needle) {
     snprintf(f->path, sizeof f->path, "/tmp/crumb-refusal-XXXXXX");
@@ -171,6 +159,10 @@ static void architectures_and_transforms(void **state) {
     f = load("bitnet-i2_s-relu2");
     rename_string(&f, "relu2", "tanh2");
     refuses(&f, CRUMB_ERR_UNSUPPORTED, "bitnet.hidden_activation");
+    f = load("llama-q4_0");
+    add_value(&f, "tokenizer.chat_template", STRING_TYPE, "{{ messages }}", 0);
+    cut_value(&f, "tokenizer.chat_template");
+    refuses(&f, CRUMB_ERR_FORMAT, "tokenizer.chat_template");
 }
 
 static void hyper_parameters(void **state) {
@@ -259,31 +251,88 @@ static void tensors(void **state) {
     refuses(&f, CRUMB_ERR_FORMAT, "output.weight");
 }
 
-static void scales_that_are_not_numbers(void **state) {
-    (void)state;
-    enum { NAN_BITS = 0x7e00, INFINITE_BITS = 0xfc00 };
-    static const struct {
-        const char *model, *tensor;
-        long offset; /* of an f16; negative: from the tensor's end */
-        uint16_t bits;
-    } cases[] = {
-        {"llama-q4_0", "blk.0.ffn_down.weight", 0, NAN_BITS},
-        {"llama-q4_0", "token_embd.weight", 18, INFINITE_BITS},
-        {"llama-q4_1", "blk.1.attn_q.weight", 2, NAN_BITS}, /* the min */
-        {"llama-q8_0", "blk.1.attn_v.weight", 34 * 5, NAN_BITS},
-        {"llama-tq1_0", "blk.0.ffn_up.weight", -2, INFINITE_BITS},
-        {"llama-tq2_0", "blk.0.ffn_up.weight", -2, NAN_BITS},
-        {"llama-i2_s", "blk.0.ffn_up.weight", -30, 0x7fc0}, /* the upper half of the f32 behind the codes */
-        {"llama-q1_0", "blk.0.attn_k.weight", 0, NAN_BITS},
-        {"llama-q2_0", "blk.0.attn_k.weight", 18, NAN_BITS},
-        {"llama-q2_0-g128", "blk.0.attn_k.weight", 34, INFINITE_BITS},
-        {"bitnet-tq2_0-scales", "blk.0.attn_q.scale", 2, 0x7fc0},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        file_bytes f = load(cases[i].model);
-        set_half(&f, cases[i].tensor, cases[i].offset, cases[i].bits);
-        refuses(&f, CRUMB_ERR_FORMAT, cases[i].tensor);
+/* ---- numbers that are none ------------------------------------------------------------------------------------- */
+
+/* A place in a tensor's bytes, and what damages it there. */
+typedef struct damage {
+    uint64_t at;
+    uint8_t bytes[4];
+    unsigned n;
+} damage;
+
+enum { MAX_DAMAGES = 8 };
+
+/* Scale and min of the first and the last block, weights of dense tensors, codes of ternary ones: NaN or infinite, or a
+ * code that stands for nothing. */
+static unsigned damages_of(const crumb_gguf_tensor *t, damage out[MAX_DAMAGES]) {
+    static const damage nan32 = {.bytes = {0, 0, 0xc0, 0x7f}, .n = 4}, infinite16 = {.bytes = {0, 0xfc}, .n = 2},
+                        nan16 = {.bytes = {0, 0x7e}, .n = 2}, nan_bf16 = {.bytes = {0xc0, 0x7f}, .n = 2},
+                        all_ones = {.bytes = {0xff}, .n = 1};
+    const crumb_type_info *info = crumb_type_get_info(t->type);
+    const uint64_t n_codes = t->n_bytes - (t->type == CRUMB_TYPE_I2_S ? 32 : 0),
+                   blocks[] = {0, n_codes - info->block_bytes};
+    unsigned n = 0;
+    for (int i = 0; i < 2; i++) {
+        const damage dense = t->type == CRUMB_TYPE_F32 ? nan32 : t->type == CRUMB_TYPE_F16 ? nan16 : nan_bf16;
+        damage scale = info->bits == 0                        ? dense
+                       : info->scale_kind == CRUMB_SCALE_E8M0 ? all_ones
+                       : i                                    ? infinite16
+                                                              : nan16;
+        scale.at = blocks[i] + info->scale_offset;
+        if (t->type != CRUMB_TYPE_I2_S) out[n++] = scale;
+        if (info->has_min) out[n] = i ? nan16 : infinite16, out[n++].at = blocks[i] + info->min_offset;
+        if (t->type == CRUMB_TYPE_I2_S || t->type == CRUMB_TYPE_TQ2_0) out[n] = all_ones, out[n++].at = blocks[i] + 5;
     }
+    if (t->type == CRUMB_TYPE_I2_S) out[n] = nan32, out[n++].at = n_codes;
+    return n;
+}
+
+static void damage_tensor(const char *model, const crumb_gguf_tensor *t) {
+    damage damages[MAX_DAMAGES];
+    const unsigned n = damages_of(t, damages);
+    for (unsigned i = 0; i < n; i++) {
+        file_bytes f = load(model);
+        assert_true(damages[i].at + damages[i].n <= t->n_bytes);
+        memcpy(f.data + t->offset + damages[i].at, damages[i].bytes, damages[i].n);
+        refuses(&f, CRUMB_ERR_FORMAT, t->name);
+    }
+}
+
+/* Of every type, as a matrix of a layer and as the embedding where there is one. */
+static void numbers_that_are_none(void **state) {
+    (void)state;
+    bool seen[2][CRUMB_TYPE_COUNT] = {{false}};
+    glob_t found;
+    assert_int_equal(glob("tests/oracle/models/*.gguf", 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        char model[64];
+        crumb_gguf *g;
+        const char *name = strrchr(found.gl_pathv[i], '/') + 1;
+        snprintf(model, sizeof model, "%.*s", (int)(strlen(name) - strlen(".gguf")), name);
+        assert_int_equal(crumb_gguf_open(found.gl_pathv[i], &g, NULL), CRUMB_OK);
+        for (size_t j = 0; j < crumb_gguf_n_tensors(g); j++) {
+            const crumb_gguf_tensor *t = crumb_gguf_tensor_at(g, j);
+            const bool in_layer = strncmp(t->name, "blk.", 4) == 0;
+            if (seen[in_layer][t->type]) continue;
+            seen[in_layer][t->type] = true;
+            damage_tensor(model, t);
+        }
+        crumb_gguf_close(g);
+    }
+    globfree(&found);
+    for (int type = 0; type < CRUMB_TYPE_GGUF_COUNT; type++) assert_true(seen[true][type] || seen[false][type]);
+}
+
+static void scales_beside_weights(void **state) {
+    (void)state;
+    file_bytes f = load("bitnet-tq2_0-scales");
+    crumb_gguf *g = NULL;
+    assert_int_equal(crumb_gguf_open_memory(f.data, f.size, "test", &g, NULL), CRUMB_OK);
+    const crumb_gguf_tensor *t = crumb_gguf_find_tensor(g, "blk.0.attn_q.scale");
+    assert_non_null(t);
+    memcpy(f.data + t->offset, (const uint8_t[]){0, 0, 0xc0, 0x7f}, 4);
+    crumb_gguf_close(g);
+    refuses(&f, CRUMB_ERR_FORMAT, "blk.0.attn_q.scale");
 }
 
 int main(void) {
@@ -291,7 +340,8 @@ int main(void) {
         cmocka_unit_test(architectures_and_transforms),
         cmocka_unit_test(hyper_parameters),
         cmocka_unit_test(tensors),
-        cmocka_unit_test(scales_that_are_not_numbers),
+        cmocka_unit_test(numbers_that_are_none),
+        cmocka_unit_test(scales_beside_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,6 +116,16 @@ def gptq(codes, scale, zero, bits, less_one, group_of=None):
             "scales": scale.T.astype("<f2"), "g_idx": group_of.astype("<i4")}
 
 
+def narrow(codes, scale, zero, bits):
+    """The same weights in groups of 16, every other one with its codes counted down from the largest and the scale below
+    zero, so that neighbours share no scale."""
+    m, k = codes.shape
+    scale, zero = (np.repeat(a, k // 16 // a.shape[1], axis=1) for a in (scale, zero))
+    odd, top = np.arange(k // 16) % 2 == 1, (1 << bits) - 1
+    columns = np.repeat(odd, 16)
+    return np.where(columns, top - codes, codes), np.where(odd, -scale, scale), np.where(odd, top - zero, zero)
+
+
 def awq(codes, scale, zero):
     return {"qweight": awq_words(codes.T), "qzeros": awq_words(zero.T), "scales": scale.T.astype("<f2")}
 
@@ -272,20 +282,23 @@ def write(folder, model, tensors, extra=None, style=5, parts=1):
 
 def write_random(path):
     """Random codes, scales and zero points in each way of packing, NAME.qweight and so on, and NAME.expected: w.
-    NAME says method, bits, "order" where groups are those of no neighbours, and "narrow" where they are of 16."""
+    NAME says method, bits, "order" where groups are those of no neighbours, "narrow" where they are of 16, and
+    "narrowest" where they are of 8."""
     tensors, rng = {}, np.random.default_rng(8)
     rows, k = 32, 128
     for name, bits in [(f"{m}.{b}{o}", b) for m in ("gptq", "gptq_v2") for b in (2, 3, 4, 8) for o in ("", ".order")] + \
-            [("awq.4", 4), ("gptq.4.order.narrow", 4)]:
-        group = 16 if name.endswith("narrow") else 64
+            [("awq.4", 4), ("gptq.4.order.narrow", 4)] + [(f"gptq.{b}.narrow", b) for b in (2, 3, 4, 8)] + \
+            [(f"gptq_v2.{b}.order.narrow", b) for b in (2, 3, 8)] + \
+            [("awq.4.narrow", 4), ("gptq.4.narrowest", 4), ("gptq.3.order.narrowest", 3)]:
+        group = 16 if name.endswith("narrow") else 8 if name.endswith("narrowest") else 64
         codes = rng.integers(0, 1 << bits, (rows, k))
         zero = rng.integers(0, 1 << bits, (rows, k // group))
         scale = rng.normal(0, 0.05, zero.shape).astype(np.float16)
         group_of = rng.permutation(k) % (k // group) if "order" in name else np.arange(k) // group
         w = scale[:, group_of].astype(np.float32) * (codes - zero[:, group_of]).astype(np.float32)
-        parts = awq(codes, scale, zero) if name == "awq.4" else \
+        parts = awq(codes, scale, zero) if name.startswith("awq") else \
             gptq(codes, scale, zero, bits, name.startswith("gptq."), group_of)
-        if name.endswith("narrow"):
+        if name.endswith("narrowest"):
             w = w.astype(np.float16).astype(np.float32)
         tensors.update({f"{name}.{end}": np.ascontiguousarray(a) for end, a in parts.items()})
         tensors[f"{name}.expected"] = w
@@ -306,6 +319,9 @@ def main():
              {**one, "checkpoint_format": "gptq_v2"}),
             ("llama-q2_0", "gptq", "Q2_0", lambda *parts: gptq(*parts, 2, True), {**one, "bits": 2, "group_size": 64}),
             ("llama-q8_0", "gptq", "Q8_0", lambda *parts: gptq(*parts, 8, True), {**one, "bits": 8}),
+            ("llama-q4_0", "narrow", "Q4_0", lambda *parts: gptq(*narrow(*parts, 4), 4, True), {**one, "group_size": 16}),
+            ("llama-q2_0", "narrow", "Q2_0", lambda *parts: gptq(*narrow(*parts, 2), 2, True),
+             {**one, "bits": 2, "group_size": 16}),
             ("llama-q4_0", "awq", "Q4_0", awq,
              {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"}),
             ("bitnet-b1.58-i2_s", "auto", "I2_S", lambda codes, scale, _: bitnet(codes, scale[0, 0], False),
@@ -318,9 +334,10 @@ def main():
         model = Model(name)
         write(os.path.join(out, f"{name}+{end}"), model, packed(model, kind, pack), {"quantization_config": settings})
     model = Model("llama-q4_0")
-    write(os.path.join(out, "llama-q4_0+order"), model,
-          shuffled(model, packed(model, "Q4_0", lambda *parts: gptq(*parts, 4, False))),
-          {"quantization_config": {**one, "checkpoint_format": "gptq_v2", "desc_act": True}})
+    for end, group, pack in (("order", 32, lambda *parts: gptq(*parts, 4, False)),
+                             ("order-narrow", 16, lambda *parts: gptq(*narrow(*parts, 4), 4, False))):
+        write(os.path.join(out, f"llama-q4_0+{end}"), model, shuffled(model, packed(model, "Q4_0", pack)),
+              {"quantization_config": {**one, "group_size": group, "checkpoint_format": "gptq_v2", "desc_act": True}})
     write_random(os.path.join(os.path.dirname(out), "packed.safetensors"))
 
 

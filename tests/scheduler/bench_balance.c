@@ -1,12 +1,13 @@
-/* The balance of cores on this machine, made unequal: bench_balance [REPLAYS]
+/* The balance of cores on this machine, made unequal: bench_balance [REPLAYS [KIND]]
  *
  *     alike      nothing is done to the cores
  *     repeated   worker 1 does its work three times, as a core of a third of the speed would take
  *     neighbour  another program's thread spins on worker 1's core
  *
- * For each: how parts and finish times of the two first workers go from op to op, and then equal parts, the split,
- * chunks and the measured choice in turns. Run by hand on a machine that does nothing else; nothing here is asserted,
- * since a machine's other work is not ours (tests/scheduler/test_balance.c asserts the same on a virtual clock). */
+ * KIND is one of them, all without it. For each: how parts and finish times of the two first workers go from op to op,
+ * and then equal parts, the split, chunks and the measured choice in turns. Run by hand on a machine that does nothing
+ * else; nothing here is asserted, since a machine's other work is not ours (tests/scheduler/test_balance.c asserts the
+ * same on a virtual clock). */
 #include "cpu/plan.h"
 #include "host/base/thread.h"
 
@@ -162,29 +163,49 @@ static void compare(crumb_device *devices[WAYS], uint32_t n_rows, size_t n_repla
     }
 }
 
-/* What a decoded token of 32 layers with 4 linear ops each costs in decisions: calm, and with every core changing. */
-static void print_overhead(void) {
-    enum { TIMES = 200000, OPS_OF_TOKEN = 4 * 32 };
-    const int n_cores[] = {2, 12, 24};
-    for (size_t i = 0; i < sizeof n_cores / sizeof *n_cores; i++) {
-        const int n = n_cores[i];
-        uint32_t units[CRUMB_BALANCE_MAX_CORES], ticks[CRUMB_BALANCE_MAX_CORES], bounds[CRUMB_BALANCE_MAX_CORES + 1];
-        crumb_balance b;
-        crumb_balance_init(&b, n);
-        double ns[2];
-        for (int restless = 0; restless < 2; restless++) {
-            const uint64_t began = crumb_now_ns();
-            for (int t = 0; t < TIMES; t++) {
-                for (int c = 0; c < n; c++) units[c] = 10;
-                for (int c = 0; c < n; c++) ticks[c] = 10000 + (uint32_t)(restless ? (t / 3 + c) % 2 * 9000 : c);
-                crumb_balance_learn(&b, n, units, ticks);
-                if (restless) crumb_balance_split(&b, n, 10 * (uint32_t)n, bounds);
-            }
-            ns[restless] = (double)(crumb_now_ns() - began) / TIMES;
-        }
-        printf("%2d cores: learning %.0f ns an op, learning and splitting anew %.0f ns; %.1f and %.1f us a token\n", n,
-               ns[0], ns[1], ns[0] * OPS_OF_TOKEN * 1e-3, ns[1] * OPS_OF_TOKEN * 1e-3);
+/* What each core takes for its part, in noise of 1%; restless: for three ops running some take twice as long, and then
+ * the others. */
+static void invent_ticks(uint32_t *state, int n, int op, bool restless, const uint32_t *units, uint32_t *ticks) {
+    for (int c = 0; c < n; c++) {
+        *state = *state * 1664525u + 1013904223u;
+        const uint32_t per_unit = 1000 + (*state >> 16) % 20 + (restless && (op / 3 + c) % 2 ? 1000 : 0);
+        ticks[c] = units[c] * per_unit;
     }
+}
+
+/* What a decoded token of 32 layers with 4 linear ops each costs in decisions, as cpu/divide.c makes them: each op
+ * learns, and is divided anew if the ratios have changed since the last token. */
+static double decide_ticks(int n, bool restless) {
+    enum { TOKENS = 2000, OPS_OF_TOKEN = 4 * 32 };
+    static uint32_t bounds[OPS_OF_TOKEN][CRUMB_BALANCE_MAX_CORES + 1], versions[OPS_OF_TOKEN];
+    uint32_t units[CRUMB_BALANCE_MAX_CORES], ticks[CRUMB_BALANCE_MAX_CORES], state = 1;
+    uint64_t sum = 0;
+    crumb_balance b;
+    crumb_balance_init(&b, n);
+    memset(versions, 0, sizeof versions);
+    for (int t = 0; t < TOKENS; t++)
+        for (int op = 0; op < OPS_OF_TOKEN; op++) {
+            for (int c = 0; c < n; c++) units[c] = bounds[op][c + 1] - bounds[op][c];
+            invent_ticks(&state, n, op, restless, units, ticks);
+            const uint64_t began = crumb_ticks();
+            if (versions[op] != b.version) crumb_balance_split(&b, n, 256, bounds[op]);
+            versions[op] = b.version;
+            crumb_balance_learn(&b, n, units, ticks);
+            sum += crumb_ticks() - began;
+        }
+    return (double)sum / TOKENS;
+}
+
+static void print_overhead(void) {
+    const int n_cores[] = {2, 12, 24};
+    const uint64_t began_ns = crumb_now_ns(), began = crumb_ticks();
+    double ticks[3][2];
+    for (int i = 0; i < 3; i++)
+        for (int restless = 0; restless < 2; restless++) ticks[i][restless] = decide_ticks(n_cores[i], restless);
+    const double us = 1e-3 * (double)(crumb_now_ns() - began_ns) / (double)(crumb_ticks() - began);
+    for (int i = 0; i < 3; i++)
+        printf("%2d cores: deciding takes %.1f us of a token of 32 layers, %.1f us while cores change\n", n_cores[i],
+               ticks[i][0] * us, ticks[i][1] * us);
 }
 
 static _Atomic bool neighbour_stays;
@@ -218,11 +239,11 @@ int main(int argc, char **argv) {
             crumb_balance_init(&devices[EQUAL]->balances[c][p], n_threads);
             devices[EQUAL]->balances[c][p].fixed = true;
         }
-    static const char *const names[] = {"alike", "repeated: worker 1 works three times",
-                                        "neighbour on worker 1's core"};
+    static const char *const kinds[] = {"alike", "repeated", "neighbour"};
     for (int kind = 0; kind < 3; kind++) {
         crumb_thread *neighbour = NULL;
-        printf("%s\n", names[kind]);
+        if (argc > 2 && strcmp(argv[2], kinds[kind]) != 0) continue;
+        printf("%s\n", kinds[kind]);
         for (int w = 0; w < WAYS; w++)
             if (w != EQUAL) memset(devices[w]->balances, 0, sizeof devices[w]->balances);
         repetitions = kind == 1 ? 3 : 1;

@@ -32,10 +32,12 @@ static inline void shape_make(const shape_params *p, shape *out) {
         l->attention_macs = 2 * p->hidden;
         l->kv_bytes = 2 * 2 * p->kv;
         l->vector_bytes = 4 * p->hidden;
+        l->exchanged_bytes = 4 * (3 * p->hidden + p->ff);
     }
     crumb_cost_layer *h = &out->layer[p->n_layers];
     h->macs[p->head] = head;
     h->weight_bytes[p->head] = h->resident_bytes = (uint64_t)((double)head * shape_bits(p->head) / 8);
+    h->exchanged_bytes = 4 * p->vocab;
     h->head = true;
 }
 

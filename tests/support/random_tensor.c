@@ -63,8 +63,10 @@ uint8_t *crumb_test_random_tensor(crumb_type type, uint64_t m, uint64_t k, uint6
             continue;
         }
         if (info->scale_kind == CRUMB_SCALE_F32) {
-            const float values[2] = {random_value(&seed), random_value(&seed)};
-            memcpy(block, values, sizeof values);
+            for (uint32_t at = 0; at < info->codes_offset; at += 4) { /* scales, and mins behind them */
+                const float value = random_value(&seed);
+                memcpy(block + at, &value, sizeof value);
+            }
             continue;
         }
         put_f16(block + info->scale_offset, random_value(&seed));

@@ -1,7 +1,9 @@
 /* host/lowbit/encode.h against the `gguf` package's quantizers (tests/oracle/make_quantized.py), and, for the types
  * that it has none for, against what their codes can hold. */
+#include "host/base/half.h"
 #include "host/container/safetensors.h"
 #include "host/lowbit/encode.h"
+#include "tests/support/random_tensor.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -176,16 +178,15 @@ static void ternary_weights_keep_their_scale_and_others_get_the_mean(void **stat
     }
 }
 
-/* A block of 32 codes of `bits` bits, scale and zero point, as host/checkpoint makes it. */
-static void make_block(unsigned bits, float scale, int zero, const uint8_t codes[32], uint8_t out[40]) {
-    const float min = scale * (float)((1 << (bits - 1)) - zero);
+/* A block of 32 codes of `bits` bits, scale and min, as host/checkpoint makes it. */
+static void make_block(unsigned bits, float scale, float min, const uint8_t codes[32], uint8_t out[40]) {
     memset(out, 0, 40);
     memcpy(out, &scale, 4);
     memcpy(out + 4, &min, 4);
     for (unsigned i = 0; i < 32 * bits; i++) out[8 + i / 8] |= (uint8_t)((codes[i / bits] >> i % bits & 1) << i % 8);
 }
 
-static void blocks_are_recoded_where_nothing_is_lost(void **state) {
+static void blocks_are_recoded_where_f16_holds_their_scale(void **state) {
     (void)state;
     static const struct {
         crumb_type from;
@@ -193,32 +194,94 @@ static void blocks_are_recoded_where_nothing_is_lost(void **state) {
         float scale;
         int zero, most; /* of the codes */
         crumb_type to;
-        bool exact;
+        bool keeps;
     } cases[] = {{CRUMB_TYPE_INT4, 4, 0.25f, 8, 15, CRUMB_TYPE_Q4_0, true},
                  {CRUMB_TYPE_INT4, 4, 0.25f, 7, 15, CRUMB_TYPE_Q4_0, false}, /* 8 is none of Q4_0's values */
                  {CRUMB_TYPE_INT4, 4, 0.25f, 7, 14, CRUMB_TYPE_Q4_0, true},
                  {CRUMB_TYPE_INT4, 4, 0.25f, 1, 15, CRUMB_TYPE_Q8_0, true},
-                 {CRUMB_TYPE_INT4, 4, 0.1f, 8, 15, CRUMB_TYPE_Q4_0, false}, /* not an f16 */
+                 {CRUMB_TYPE_INT4, 4, 0.1f, 8, 15, CRUMB_TYPE_Q4_0, true}, /* not an f16, but near one */
+                 {CRUMB_TYPE_INT4, 4, 0.1f, 3, 10, CRUMB_TYPE_Q4_0, true},
+                 {CRUMB_TYPE_INT4, 4, 1.1e-6f, 8, 15, CRUMB_TYPE_Q4_0, false}, /* no f16 is near */
+                 {CRUMB_TYPE_INT4, 4, 70000.0f, 8, 15, CRUMB_TYPE_Q4_0, false},
                  {CRUMB_TYPE_INT2, 2, -3.5f, 1, 3, CRUMB_TYPE_Q4_0, true},
                  {CRUMB_TYPE_INT3, 3, 0.75f, 0, 7, CRUMB_TYPE_Q4_0, true},
                  {CRUMB_TYPE_INT8, 8, 0.5f, 128, 255, CRUMB_TYPE_Q8_0, true},
                  {CRUMB_TYPE_INT8, 8, 0.5f, 127, 255, CRUMB_TYPE_Q8_0, false},
                  {CRUMB_TYPE_INT8, 8, 0.5f, 128, 255, CRUMB_TYPE_Q4_0, false},
-                 {CRUMB_TYPE_INT4, 4, 0.25f, 8, 15, CRUMB_TYPE_Q4_1, false}};
+                 {CRUMB_TYPE_INT4, 4, 0.25f, 8, 15, CRUMB_TYPE_Q4_1, false},
+                 {CRUMB_TYPE_INT4_G16, 4, 0.25f, 8, 15, CRUMB_TYPE_Q4_0, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t codes[32], block[40], out[64];
         float want[32], got[32];
         for (int k = 0; k < 32; k++) codes[k] = (uint8_t)(k * 37 % (cases[i].most + 1));
         codes[3] = (uint8_t)cases[i].most;
         codes[4] = 0;
-        make_block(cases[i].bits, cases[i].scale, cases[i].zero, codes, block);
-        if (crumb_type_recode_block(cases[i].from, block, cases[i].to, out) != cases[i].exact) fail_msg("case %zu", i);
-        if (!cases[i].exact) continue;
+        const int middle = 1 << (cases[i].bits - 1);
+        make_block(cases[i].bits, cases[i].scale, cases[i].scale * (float)(middle - cases[i].zero), codes, block);
+        if (crumb_type_recode_block(cases[i].from, block, cases[i].to, out) != cases[i].keeps) fail_msg("case %zu", i);
+        assert_true(crumb_type_keeps_codes(cases[i].from, block, cases[i].to, CRUMB_ENCODE_RTN) == cases[i].keeps);
+        if (!cases[i].keeps) continue;
         crumb_type_row_to_f32(cases[i].from, block, 32, 0, want);
         crumb_type_row_to_f32(cases[i].to, out, 32, 0, got);
-        for (int k = 0; k < 32; k++)
-            assert_true(got[k] == want[k] && want[k] == cases[i].scale * (float)(codes[k] - cases[i].zero));
+        const float rounded = crumb_f16_to_f32(crumb_f32_to_f16(cases[i].scale));
+        for (int k = 0; k < 32; k++) assert_true(got[k] == rounded * (float)(codes[k] - cases[i].zero));
+        for (int k = 0; k < 32 && rounded == cases[i].scale; k++) assert_true(got[k] == want[k]);
     }
+}
+
+/* Weights on few levels of one f32 unit, as blocks of INT2, written in what keeps their codes: all move by the same
+ * factor, and by no more than a weight that becomes f16 may. */
+static void levels_with_f32_units_lose_no_more_than_f16_does(void **state) {
+    (void)state;
+    static const struct {
+        crumb_type to;
+        crumb_encode_method method;
+        int values[4]; /* of codes, as multiples of the unit */
+    } cases[] = {{CRUMB_TYPE_Q1_0, CRUMB_ENCODE_RTN, {-1, -1, 1, 1}},
+                 {CRUMB_TYPE_TQ2_0, CRUMB_ENCODE_RTN, {-1, 0, 0, 1}},
+                 {CRUMB_TYPE_Q4_0, CRUMB_ENCODE_SEQ, {-3, -1, 1, 3}},
+                 {CRUMB_TYPE_Q2_K, CRUMB_ENCODE_SEQ, {-3, -1, 1, 3}}};
+    uint64_t seed = 11;
+    for (size_t i = 0; i < 4000; i++) {
+        const int *values = cases[i % 4].values;
+        const bool stretched = values[0] == -3;
+        const uint32_t n = crumb_type_get_info(cases[i % 4].to)->block;
+        const float unit = 1e-4f + (float)(crumb_test_random(&seed) % 1000000) * 1e-7f;
+        uint8_t blocks[8 * 16], out[256];
+        float row[256], got[256];
+        for (uint32_t b = 0; b < n / 32; b++) {
+            uint8_t codes[32], block[40];
+            for (int k = 0; k < 32; k++) {
+                const int value = values[crumb_test_random(&seed) % 4];
+                codes[k] = (uint8_t)(stretched ? (value + 3) / 2 : value + 2);
+            }
+            make_block(2, stretched ? 2 * unit : unit, stretched ? unit : 0, codes, block);
+            memcpy(blocks + (size_t)16 * b, block, 16);
+        }
+        assert_true(crumb_type_keeps_codes(CRUMB_TYPE_INT2, blocks, cases[i % 4].to, cases[i % 4].method));
+        crumb_type_row_to_f32(CRUMB_TYPE_INT2, blocks, n, 0, row);
+        crumb_type_encode_row(cases[i % 4].to, cases[i % 4].method, row, n, 0, out);
+        crumb_type_row_to_f32(cases[i % 4].to, out, n, 0, got);
+        const float most = 0x1p-11f * 1.01f, moved = fabsf(got[0] / row[0] - 1);
+        for (uint32_t k = 0; k < n; k++)
+            if (!(fabsf(got[k] - row[k]) <= most * fabsf(row[k])))
+                fail_msg("%s: %a becomes %a (unit %a)", crumb_type_get_info(cases[i % 4].to)->name, (double)row[k],
+                         (double)got[k], (double)unit);
+        assert_true(row[0] == 0 || moved <= most);
+    }
+    uint8_t blocks[8 * 16] = {0}, codes[32]; /* what has not one scale, or another code, is not such */
+    memset(codes, 3, sizeof codes);
+    for (uint32_t b = 0; b < 8; b++) {
+        uint8_t block[40];
+        make_block(2, b == 7 ? 0.25f : 0.5f, 0, codes, block);
+        memcpy(blocks + (size_t)16 * b, block, 16);
+    }
+    assert_true(crumb_type_keeps_codes(CRUMB_TYPE_INT2, blocks, CRUMB_TYPE_Q1_0, CRUMB_ENCODE_RTN));
+    assert_false(crumb_type_keeps_codes(CRUMB_TYPE_INT2, blocks, CRUMB_TYPE_TQ2_0, CRUMB_ENCODE_RTN));
+    assert_false(crumb_type_keeps_codes(CRUMB_TYPE_INT2, blocks, CRUMB_TYPE_Q2_K, CRUMB_ENCODE_SEQ));
+    codes[31] = 2;
+    make_block(2, 0.5f, 0, codes, blocks);
+    assert_false(crumb_type_keeps_codes(CRUMB_TYPE_INT2, blocks, CRUMB_TYPE_Q1_0, CRUMB_ENCODE_RTN));
 }
 
 int main(void) {
@@ -228,7 +291,8 @@ int main(void) {
         cmocka_unit_test(stretched_levels_lose_what_they_must),
         cmocka_unit_test(one_bit_loses_what_it_must),
         cmocka_unit_test(values_of_a_type_come_back),
-        cmocka_unit_test(blocks_are_recoded_where_nothing_is_lost),
+        cmocka_unit_test(blocks_are_recoded_where_f16_holds_their_scale),
+        cmocka_unit_test(levels_with_f32_units_lose_no_more_than_f16_does),
         cmocka_unit_test(ternary_weights_keep_their_scale_and_others_get_the_mean),
     };
     return cmocka_run_group_tests(tests, open_files, close_files);

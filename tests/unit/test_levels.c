@@ -135,7 +135,8 @@ static void units_are_the_shortest_that_fit(void **state) {
     assert_non_null(bytes);
     assert_int_equal(checkpoint_levels_make(files, &t, bytes, &err), CRUMB_OK);
     for (uint64_t i = 0; i < t.m * n_blocks; i++)
-        assert_true(crumb_type_is_stretched(CRUMB_TYPE_INT2, bytes + i * (row_bytes / n_blocks)));
+        assert_true(crumb_type_keeps_codes(CRUMB_TYPE_INT2, bytes + i * (row_bytes / n_blocks), CRUMB_TYPE_Q4_0,
+                                           CRUMB_ENCODE_SEQ));
     free(bytes);
 }
 

@@ -87,53 +87,129 @@ static void expect_refusal(const void *file, size_t size, crumb_status expected,
         fail_msg("'%s' does not name the file and '%s'", err.message, needle);
 }
 
-static void damaged_headers_are_refused(void **state) {
+#define ENTRY(dtype, shape, offsets) "{\"w\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
+#define SOUND                        "{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]}"
+
+/* Each field of a tensor's entry, with 16 bytes of data behind the header. */
+static void damaged_fields_are_named(void **state) {
     (void)state;
     static const struct {
-        const char *header;
-        crumb_status expected;
-        const char *needle;
+        const char *header, *says;
     } cases[] = {
-        {"{\"w\":{\"shape\":[2,2],\"data_offsets\":[0,16]}}", CRUMB_ERR_FORMAT, "dtype"},
-        {"{\"w\":{\"dtype\":\"F31\",\"shape\":[2,2],\"data_offsets\":[0,16]}}", CRUMB_ERR_UNSUPPORTED, "F31"},
-        {"{\"w\":{\"dtype\":\"F32\",\"data_offsets\":[0,16]}}", CRUMB_ERR_FORMAT, "shape"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[-2,2],\"data_offsets\":[0,16]}}", CRUMB_ERR_FORMAT, "dimension"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2.5,2],\"data_offsets\":[0,16]}}", CRUMB_ERR_FORMAT, "dimension"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1e300],\"data_offsets\":[0,16]}}", CRUMB_ERR_FORMAT, "dimension"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,16]}}", CRUMB_ERR_FORMAT,
-         "overflows"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[4611686018427387905],\"data_offsets\":[0,16]}}", CRUMB_ERR_FORMAT,
-         "'w'"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,2,2],\"data_offsets\":[0,16]}}", CRUMB_ERR_FORMAT,
-         "dimensions"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0]}}", CRUMB_ERR_FORMAT, "data_offsets"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":\"0,16\"}}", CRUMB_ERR_FORMAT, "data_offsets"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[-1,15]}}", CRUMB_ERR_FORMAT, "data_offsets"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[16,0]}}", CRUMB_ERR_FORMAT, "lie in the file"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[1,17]}}", CRUMB_ERR_FORMAT, "lie in the file"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[9007199254740991,9007199254740992]}}",
-         CRUMB_ERR_FORMAT, "lie in the file"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,16]}}", CRUMB_ERR_FORMAT, "do not fit"},
-        {"{\"w\":{\"dtype\":\"F16\",\"shape\":[2,2],\"data_offsets\":[0,16]}}", CRUMB_ERR_FORMAT, "do not fit"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}", CRUMB_ERR_FORMAT, "behind the last"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[4,16]}}", CRUMB_ERR_FORMAT, "gap"},
+        {"{\"w\":{\"shape\":[2,2],\"data_offsets\":[0,16]}}", "dtype"},
+        {ENTRY("null", "[2,2]", "[0,16]"), "dtype"},
+        {ENTRY("4", "[2,2]", "[0,16]"), "dtype"},
+        {ENTRY("[\"F32\"]", "[2,2]", "[0,16]"), "dtype"},
+        {ENTRY("\"F31\"", "[2,2]", "[0,16]"), "dtype 'F31'"},
+        {ENTRY("\"\"", "[2,2]", "[0,16]"), "dtype ''"},
+        {ENTRY("\"f32\"", "[2,2]", "[0,16]"), "dtype 'f32'"},
+        {ENTRY("\"F16\"", "[2,2]", "[0,16]"), "dtype do not fit its data_offsets"},
+        {ENTRY("\"F64\"", "[2,2]", "[0,16]"), "dtype do not fit its data_offsets"},
+        {"{\"w\":{\"dtype\":\"F32\",\"data_offsets\":[0,16]}}", "shape"},
+        {ENTRY("\"F32\"", "null", "[0,16]"), "shape: missing"},
+        {ENTRY("\"F32\"", "4", "[0,16]"), "shape: missing, or not a list"},
+        {ENTRY("\"F32\"", "\"2,2\"", "[0,16]"), "shape: missing, or not a list"},
+        {ENTRY("\"F32\"", "{\"a\":2,\"b\":2}", "[0,16]"), "shape: missing, or not a list"},
+        {ENTRY("\"F32\"", "[-2,2]", "[0,16]"), "shape: a dimension"},
+        {ENTRY("\"F32\"", "[2.5,2]", "[0,16]"), "shape: a dimension"},
+        {ENTRY("\"F32\"", "[\"2\",2]", "[0,16]"), "shape: a dimension"},
+        {ENTRY("\"F32\"", "[[2],2]", "[0,16]"), "shape: a dimension"},
+        {ENTRY("\"F32\"", "[2,null]", "[0,16]"), "shape: a dimension"},
+        {ENTRY("\"F32\"", "[true,4]", "[0,16]"), "shape: a dimension"},
+        {ENTRY("\"F32\"", "[1e300]", "[0,16]"), "shape: a dimension"},
+        {ENTRY("\"F32\"", "[4294967296,4294967296]", "[0,16]"), "shape: the size overflows"},
+        {ENTRY("\"F32\"", "[4611686018427387905]", "[0,16]"), "shape: a dimension"},
+        {ENTRY("\"F32\"", "[1,1,1,1,1,1,1,2,2]", "[0,16]"), "shape: more than 8 dimensions"},
+        {ENTRY("\"F32\"", "[3]", "[0,16]"), "shape and dtype do not fit its data_offsets"},
+        {ENTRY("\"F32\"", "[]", "[0,16]"), "shape and dtype do not fit its data_offsets"},
+        {ENTRY("\"F32\"", "[0]", "[0,16]"), "shape and dtype do not fit its data_offsets"},
+        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2,2]}}", "data_offsets"},
+        {ENTRY("\"F32\"", "[2,2]", "null"), "data_offsets: missing"},
+        {ENTRY("\"F32\"", "[2,2]", "[0]"), "data_offsets: missing, or not two counts"},
+        {ENTRY("\"F32\"", "[2,2]", "[0,16,32]"), "data_offsets: missing, or not two counts"},
+        {ENTRY("\"F32\"", "[2,2]", "\"0,16\""), "data_offsets: missing, or not two counts"},
+        {ENTRY("\"F32\"", "[2,2]", "{\"a\":0,\"b\":16}"), "data_offsets: missing, or not two counts"},
+        {ENTRY("\"F32\"", "[2,2]", "[\"0\",16]"), "data_offsets: missing, or not two counts"},
+        {ENTRY("\"F32\"", "[2,2]", "[0,\"16\"]"), "data_offsets: missing, or not two counts"},
+        {ENTRY("\"F32\"", "[2,2]", "[0.5,16.5]"), "data_offsets: missing, or not two counts"},
+        {ENTRY("\"F32\"", "[2,2]", "[-1,15]"), "data_offsets: missing, or not two counts"},
+        {ENTRY("\"F32\"", "[2,2]", "[0,18446744073709551632]"), "data_offsets: missing, or not two counts"},
+        {ENTRY("\"F32\"", "[2,2]", "[16,0]"), "data_offsets: its bytes do not lie in the file"},
+        {ENTRY("\"F32\"", "[2,2]", "[1,17]"), "data_offsets: its bytes do not lie in the file"},
+        {ENTRY("\"F32\"", "[2,2]", "[9007199254740991,9007199254740992]"), "data_offsets: its bytes do not lie"},
+        {ENTRY("\"F32\"", "[3]", "[4,16]"), "data_offsets: its bytes overlap another tensor's, or leave a gap"},
         {"{\"v\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]},"
          "\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]}}",
-         CRUMB_ERR_FORMAT, "overlap"},
-        {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-         "\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]}}",
-         CRUMB_ERR_FORMAT, "twice"},
-        {"{\"\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", CRUMB_ERR_FORMAT, "name is empty"},
-        {"{\"a\\u001b\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", CRUMB_ERR_FORMAT,
-         "control characters"},
-        {"{\"w\":7}", CRUMB_ERR_FORMAT, "'w'"},
-        {"[1,2]", CRUMB_ERR_FORMAT, "not a JSON object"},
-        {"{\"w\":", CRUMB_ERR_FORMAT, "not a JSON object"},
+         "data_offsets: its bytes overlap another tensor's, or leave a gap"},
+        {"{\"v\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]},\"w\":" SOUND "}",
+         "data_offsets: its bytes overlap another tensor's, or leave a gap"},
+        {"{\"w\":7}", "not an object of dtype, shape and data_offsets"},
+        {"{\"w\":null}", "not an object of dtype, shape and data_offsets"},
+        {"{\"w\":[\"F32\",[2,2],[0,16]]}", "not an object of dtype, shape and data_offsets"},
+        {"{\"w\":{\"dtype\":\"F32\",\"dtype\":\"I32\",\"shape\":[2,2],\"data_offsets\":[0,16]}}",
+         "'dtype': it is there twice"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t size;
         uint8_t *file = make_file(cases[i].header, 16, &size);
-        expect_refusal(file, size, cases[i].expected, cases[i].needle);
+        const bool unsupported = strncmp(cases[i].says, "dtype '", 7) == 0;
+        expect_refusal(file, size, unsupported ? CRUMB_ERR_UNSUPPORTED : CRUMB_ERR_FORMAT, cases[i].says);
+        if (!strstr(cases[i].says, "twice"))
+            expect_refusal(file, size, unsupported ? CRUMB_ERR_UNSUPPORTED : CRUMB_ERR_FORMAT, "tensor 'w'");
+        free(file);
+    }
+}
+
+/* The header as a whole. */
+static void damaged_headers_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *header, *says;
+    } cases[] = {
+        {ENTRY("\"F32\"", "[3]", "[0,12]"), "4 bytes behind the last tensor"},
+        {"{}", "16 bytes behind the last tensor"},
+        {"{\"w\":" SOUND ",\"w\":" SOUND "}", "'w': it is there twice"},
+        {"{\"\":" SOUND "}", "name is empty"},
+        {"{\"a\\u001b\":" SOUND "}", "control characters"},
+        {"{\"w\":" SOUND "} }", "something stands behind the JSON object"},
+        {"{\"w\":" SOUND "}{}", "something stands behind the JSON object"},
+        {"{\"w\":" SOUND ",\"__metadata__\":7}", "__metadata__: not an object of strings"},
+        {"{\"w\":" SOUND ",\"__metadata__\":null}", "__metadata__: not an object of strings"},
+        {"{\"w\":" SOUND ",\"__metadata__\":[\"pt\"]}", "__metadata__: not an object of strings"},
+        {"{\"w\":" SOUND ",\"__metadata__\":{\"format\":7}}", "__metadata__: not an object of strings"},
+        {"{\"w\":" SOUND ",\"__metadata__\":{\"a\":{\"b\":\"c\"}}}", "__metadata__: not an object of strings"},
+        {"[1,2]", "header is damaged: not a JSON object"},
+        {"\"w\"", "header is damaged: not a JSON object"},
+        {"{\"w\":", "header is damaged: not a JSON object"},
+        {"", "header is damaged: not a JSON object"},
+    };
+    size_t size;
+    uint8_t *file;
+    crumb_safetensors *s;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        file = make_file(cases[i].header, 16, &size);
+        expect_refusal(file, size, CRUMB_ERR_FORMAT, cases[i].says);
+        free(file);
+    }
+    /* writers pad the header with spaces */
+    file = make_file("{\"__metadata__\":{\"format\":\"pt\"},\"w\":" SOUND "}   ", 16, &size);
+    assert_int_equal(crumb_safetensors_open_memory(file, size, "sound", &s, NULL), CRUMB_OK);
+    assert_int_equal(crumb_safetensors_n(s), 1);
+    crumb_safetensors_close(s);
+    free(file);
+}
+
+/* The eight bytes before the header. */
+static void damaged_lengths_are_refused(void **state) {
+    (void)state;
+    static const uint64_t lengths[] = {0,         1, 56, 58, 73, 74, 100000001, UINT64_C(1) << 32, UINT64_C(1) << 63,
+                                       UINT64_MAX};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        size_t size;
+        uint8_t *file = make_file("{\"w\":" SOUND "}", 16, &size);
+        assert_int_equal(size, 8 + 57 + 16);
+        memcpy(file, &lengths[i], 8);
+        expect_refusal(file, size, CRUMB_ERR_FORMAT, "header");
         free(file);
     }
 }
@@ -177,10 +253,17 @@ static void an_index_does_not_leave_its_folder(void **state) {
                  {"{\"weight_map\":{\"w\":\"/etc/passwd\"}}", "'w'"},
                  {"{\"weight_map\":{\"w\":\"..\"}}", "'w'"},
                  {"{\"weight_map\":{\"w\":7}}", "'w'"},
+                 {"{\"weight_map\":{\"w\":null}}", "weight_map: tensor 'w'"},
+                 {"{\"weight_map\":{\"w\":\"\"}}", "weight_map: tensor 'w'"},
+                 {"{\"weight_map\":{\"w\":[\"a.safetensors\"]}}", "weight_map: tensor 'w'"},
                  {"{\"weight_map\":{\"w\":\"missing.safetensors\"}}", "missing.safetensors"},
                  {"{\"weight_map\":{}}", "weight_map"},
-                 {"[]", "weight_map"},
-                 {"{", "not JSON"}};
+                 {"{\"weight_map\":\"w\"}", "weight_map"},
+                 {"{\"weight_map\":[\"w\"]}", "weight_map"},
+                 {"{\"metadata\":{}}", "weight_map"},
+                 {"{\"weight_map\":{\"w\":\"a\",\"w\":\"b\"}}", "'w': it is there twice"},
+                 {"[]", "not a JSON object"},
+                 {"{", "not a JSON object"}};
     char path[] = "/tmp/crumb-XXXXXX.index.json";
     const int fd = mkstemps(path, 11);
     if (fd < 0) fail_msg("no file in /tmp");
@@ -196,13 +279,61 @@ static void an_index_does_not_leave_its_folder(void **state) {
     assert_int_equal(remove(path), 0);
 }
 
+/* Two files of a tensor each, and what an index says of them. */
+static void an_index_says_where_tensors_are(void **state) {
+    (void)state;
+    static const char *const names[] = {"a.safetensors", "b.safetensors"};
+    static const struct {
+        const char *map, *says;
+    } cases[] = {
+        {"\"v\":\"a.safetensors\",\"w\":\"b.safetensors\"", NULL},
+        {"\"v\":\"b.safetensors\",\"w\":\"a.safetensors\"", "weight_map: tensor 'v' is not in 'b.safetensors'"},
+        {"\"v\":\"a.safetensors\",\"w\":\"b.safetensors\",\"x\":\"b.safetensors\"",
+         "weight_map: tensor 'x' is not in 'b.safetensors'"},
+        {"\"v\":\"a.safetensors\",\"w\":\"a.safetensors\"", "weight_map: tensor 'w' is not in 'a.safetensors'"},
+        {"\"v\":\"a.safetensors\",\"__metadata__\":\"a.safetensors\"", "weight_map: tensor '__metadata__'"},
+    };
+    char folder[] = "/tmp/crumb-index-XXXXXX", path[64], text[256];
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < 2; i++) {
+        size_t size;
+        snprintf(text, sizeof text, "{\"%c\":" SOUND "}", 'v' + i);
+        uint8_t *bytes = make_file(text, 16, &size);
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        FILE *f = fopen(path, "wb");
+        assert_true(f && fwrite(bytes, 1, size, f) == size && fclose(f) == 0);
+        free(bytes);
+    }
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        crumb_safetensors *s;
+        crumb_error err = {0};
+        snprintf(text, sizeof text, "{\"weight_map\":{%s}}", cases[i].map);
+        write_text(path, text);
+        const crumb_status status = crumb_safetensors_open(path, &s, &err);
+        assert_int_equal(status, cases[i].says ? CRUMB_ERR_FORMAT : CRUMB_OK);
+        if (cases[i].says && (!strstr(err.message, cases[i].says) || strncmp(err.message, path, strlen(path)) != 0))
+            fail_msg("'%s' does not name the file and '%s'", err.message, cases[i].says);
+        crumb_safetensors_close(s);
+    }
+    unlink(path);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_dtypes_are_read),
         cmocka_unit_test(an_index_joins_its_files),
+        cmocka_unit_test(damaged_fields_are_named),
         cmocka_unit_test(damaged_headers_are_refused),
+        cmocka_unit_test(damaged_lengths_are_refused),
         cmocka_unit_test(files_that_end_early_are_refused),
         cmocka_unit_test(an_index_does_not_leave_its_folder),
+        cmocka_unit_test(an_index_says_where_tensors_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

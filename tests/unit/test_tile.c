@@ -214,14 +214,20 @@ static void expect_refusal(crumb_type type, uint64_t k, size_t at, const void *b
     release(&p);
 }
 
-/* Scale and min of all blocks become those of the first of each `run`; the mins zero where they are to be forgotten. */
+/* Scale and min of all groups become those of the first of each `run`; the mins zero where they are to be forgotten. */
 static void repeat_scales(packed *p, uint64_t run, bool mins) {
     const crumb_type_info *info = crumb_type_get_info(p->matrix.type);
+    const uint64_t row_bytes = crumb_type_row_bytes(p->matrix.type, p->matrix.k), n = info->block / info->group;
     for (uint64_t row = 0; row < p->matrix.m; row++)
-        for (uint64_t b = 0; b < p->matrix.k / info->block; b++) {
-            uint8_t *blocks = p->tensor + row * crumb_type_row_bytes(p->matrix.type, p->matrix.k);
-            memcpy(blocks + b * info->block_bytes, blocks + b / run * run * info->block_bytes, 8);
-            if (!mins) memset(blocks + b * info->block_bytes + 4, 0, 4);
+        for (uint64_t g = 0; g < p->matrix.k / info->group; g++) {
+            const uint64_t first = g / run * run;
+            uint8_t *to = p->tensor + row * row_bytes + g / n * info->block_bytes + g % n * 4;
+            const uint8_t *from = p->tensor + row * row_bytes + first / n * info->block_bytes + first % n * 4;
+            if (from != to) memcpy(to, from, 4);
+            if (!mins)
+                memset(to + info->min_offset, 0, 4);
+            else if (from != to)
+                memcpy(to + info->min_offset, from + info->min_offset, 4);
         }
 }
 
@@ -240,14 +246,14 @@ static void repeated_scales_are_kept_once(void **state) {
     (void)state;
     static const struct {
         crumb_type type;
-        uint64_t n_blocks, run;
+        uint64_t n_blocks, run; /* run: groups */
         bool mins;
         uint32_t group;
-    } cases[] = {{CRUMB_TYPE_INT4, 8, 4, true, 128},
-                 {CRUMB_TYPE_INT4, 8, 8, false, 128},
-                 {CRUMB_TYPE_INT2, 6, 2, true, 64},
-                 {CRUMB_TYPE_INT3, 6, 6, false, 64}, /* 6 is no multiple of 4 */
-                 {CRUMB_TYPE_INT8, 5, 1, false, 32}};
+    } cases[] = {{CRUMB_TYPE_INT4, 8, 4, true, 128},    {CRUMB_TYPE_INT4, 8, 8, false, 128},
+                 {CRUMB_TYPE_INT2, 6, 2, true, 64},     {CRUMB_TYPE_INT3, 6, 6, false, 64}, /* 6 is no multiple of 4 */
+                 {CRUMB_TYPE_INT8, 5, 1, false, 32},    {CRUMB_TYPE_INT2_G16, 8, 1, true, 16},
+                 {CRUMB_TYPE_INT4_G16, 3, 2, true, 32}, {CRUMB_TYPE_INT3_G16, 8, 8, false, 128},
+                 {CRUMB_TYPE_INT8_G16, 6, 3, true, 16}}; /* as groups of 48 */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         enum { M = 35 };
         const crumb_type type = cases[i].type;
@@ -262,6 +268,39 @@ static void repeated_scales_are_kept_once(void **state) {
         values_equal(&p, type);
         release(&p);
     }
+}
+
+/* In random tensors all are f16; one of the mins, or of the scales, is not then. */
+static void scales_are_narrowed_where_all_are_f16(void **state) {
+    (void)state;
+    for (int type = CRUMB_TYPE_INT2; type < CRUMB_TYPE_COUNT; type++)
+        for (int other = 0; other < 3; other++) {
+            enum { M = 35, K = 224 };
+            const crumb_type_info *info = crumb_type_get_info((crumb_type)type);
+            const float third = 1.0f / 3;
+            packed p = pack_random((crumb_type)type, M, K);
+            crumb_error err = {0};
+            if (other) {
+                uint8_t *block = p.tensor + 34 * crumb_type_row_bytes((crumb_type)type, K) + 3 * info->block_bytes;
+                memcpy(block + (other == 1 ? info->scale_offset : info->min_offset), &third, 4);
+                free(p.base);
+                assert_int_equal(pack(&p, (crumb_type)type, M, K, &err), CRUMB_OK);
+            }
+            crumb_matrix_widen_groups(&p.matrix);
+            crumb_matrix_narrow_scales(&p.matrix);
+            assert_true(p.matrix.scales_f32 == (other != 0));
+            rows_equal(&p, (crumb_type)type);
+            release(&p);
+            p = pack_random((crumb_type)type, M, K); /* without mins */
+            repeat_scales(&p, 1, false);
+            free(p.base);
+            assert_int_equal(pack(&p, (crumb_type)type, M, K, &err), CRUMB_OK);
+            crumb_matrix_widen_groups(&p.matrix);
+            crumb_matrix_narrow_scales(&p.matrix);
+            assert_true(!p.matrix.mins && !p.matrix.scales_f32);
+            values_equal(&p, (crumb_type)type);
+            release(&p);
+        }
 }
 
 static void damaged_scales_and_codes_are_refused(void **state) {
@@ -281,6 +320,15 @@ static void damaged_scales_and_codes_are_refused(void **state) {
             expect_refusal(CRUMB_TYPE_F16, 5, (19 * 5 + column) * 2, &f16_bad[i], 2, "row 19");
             expect_refusal(CRUMB_TYPE_BF16, 5, (19 * 5 + column) * 2, &bf16_bad[i], 2, "row 19");
             expect_refusal(CRUMB_TYPE_F32, 5, (19 * 5 + column) * 4, &f32_bad, 4, "row 19");
+        }
+    }
+    for (int type = CRUMB_TYPE_INT2; type < CRUMB_TYPE_COUNT; type++) {
+        const crumb_type_info *info = crumb_type_get_info((crumb_type)type);
+        const uint64_t k = 3 * info->block,
+                       block = 17 * crumb_type_row_bytes((crumb_type)type, k) + 2 * info->block_bytes;
+        for (uint64_t at = 0; at < info->codes_offset; at += 4) { /* each scale, and each min */
+            const float bad[] = {NAN, INFINITY};
+            for (int i = 0; i < 2; i++) expect_refusal((crumb_type)type, k, block + at, &bad[i], 4, "row 17, block 2");
         }
     }
     static const uint8_t exponents[] = {253, 254, 255}; /* 12 * 2^(252 - 128) is the last weight that is finite */
@@ -419,6 +467,7 @@ int main(void) {
         cmocka_unit_test(ranges_of_tile_rows_add_up),
         cmocka_unit_test(plane_order_matches_the_tiles),
         cmocka_unit_test(repeated_scales_are_kept_once),
+        cmocka_unit_test(scales_are_narrowed_where_all_are_f16),
         cmocka_unit_test(damaged_scales_and_codes_are_refused),
         cmocka_unit_test(equal_scales_of_rows_are_merged),
         cmocka_unit_test(largest_finite_values_are_kept),

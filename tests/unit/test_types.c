@@ -133,6 +133,7 @@ static void sizes_are_checked(void **state) {
         {CRUMB_TYPE_Q5_0, 2, 64, 88},       {CRUMB_TYPE_Q5_1, 2, 64, 96},        {CRUMB_TYPE_Q2_K, 2, 512, 336},
         {CRUMB_TYPE_Q3_K, 2, 512, 440},     {CRUMB_TYPE_Q4_K, 2, 512, 576},      {CRUMB_TYPE_Q5_K, 2, 512, 704},
         {CRUMB_TYPE_Q6_K, 2, 512, 840},     {CRUMB_TYPE_MXFP4, 2, 64, 68},       {CRUMB_TYPE_IQ4_NL, 2, 64, 72},
+        {CRUMB_TYPE_INT4, 2, 64, 96},       {CRUMB_TYPE_INT2_G16, 2, 64, 96},    {CRUMB_TYPE_INT3_G16, 2, 64, 112},
     };
     uint64_t n_bytes;
     crumb_error err = {0};

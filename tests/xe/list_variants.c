@@ -1,6 +1,6 @@
-/* Prints, one a line, how each linear kernel with dot-product or matrix instructions is built for a few layers that
- * models have: name, rung, bits, sub-group, registers, tile-rows and rows of activations of a work-group, its items,
- * the most rows it is meant for, rank, layer, file, options; separated by tabs. */
+/* Prints, one a line, how each linear kernel with dot-product or matrix instructions, and attention, is built for a few
+ * layers that models have: name, rung, bits, sub-group, registers, tile-rows and rows of activations of a work-group,
+ * its items, the most rows it is meant for, rank, layer, file, options; separated by tabs. */
 #include "cl/registry.h"
 
 #include <stdio.h>
@@ -11,11 +11,13 @@ static const struct {
     crumb_act_quant act;
     uint32_t group, act_group, x;
     uint32_t super_group; /* with mins, as 2-bit K-quants have it */
+    bool wide;            /* f32 scales and mins, as GPTQ's weights have them */
 } layers[] = {
-    {"row", CRUMB_ACT_ROW, 4096, 0, 8, 0},         /* one scale per row: ternary models */
-    {"row-fused", CRUMB_ACT_ROW, 4096, 0, 32, 0},  /* quantized by every work-group */
-    {"group128", CRUMB_ACT_GROUP, 128, 128, 8, 0}, /* scales of 128 on both sides */
-    {"group32", CRUMB_ACT_GROUP, 32, 32, 8, 0},    {"group16", CRUMB_ACT_GROUP, 16, 16, 8, 256},
+    {"row", CRUMB_ACT_ROW, 4096, 0, 8, 0, false},         /* one scale per row: ternary models */
+    {"row-fused", CRUMB_ACT_ROW, 4096, 0, 32, 0, false},  /* quantized by every work-group */
+    {"group128", CRUMB_ACT_GROUP, 128, 128, 8, 0, false}, /* scales of 128 on both sides */
+    {"group32", CRUMB_ACT_GROUP, 32, 32, 8, 0, false},     {"group16", CRUMB_ACT_GROUP, 16, 16, 8, 256, false},
+    {"group16-wide", CRUMB_ACT_GROUP, 16, 16, 8, 0, true},
 };
 
 /* Kernels for values in bf16 are the others but at both ends: in how they read what they quantize, and what they write.
@@ -25,16 +27,17 @@ static void print_variant(const crumb_cl_kernel *kernel, size_t layer) {
     static const uint16_t some_supers[1];
     char options[CRUMB_CL_OPTIONS_MAX];
     const crumb_matrix w = {.bits = kernel->bits,
-                            .mul = 1,
+                            .mul = kernel->bits == 1 ? 2 : 1, /* 1 bit: -1 and 1 */
                             .m = 4096,
                             .k = 4096,
                             .group = layers[layer].group,
                             .super_group = layers[layer].super_group,
-                            .mins = layers[layer].super_group ? some_supers : NULL,
+                            .scales_f32 = layers[layer].wide,
+                            .mins = layers[layer].super_group || layers[layer].wide ? some_supers : NULL,
                             .codebook = kernel->codebook ? entries : NULL};
     const crumb_cl_linear use = {
         .w = &w, .act = layers[layer].act, .act_group = layers[layer].act_group, .n_parts = 1, .x = layers[layer].x};
-    const crumb_cl_target target = {kernel->rung, kernel->sub_group, 128u << 10, 1024, 0, kernel->bf16};
+    const crumb_cl_target target = {kernel->rung, kernel->sub_group, 128u << 10, 1024, 0, kernel->bf16, false};
     if (kernel->bf16 && layers[layer].x == 8) return;
     if (!crumb_cl_linear_fits(kernel, &use, &target)) return;
     crumb_cl_linear_options(kernel, &use, options);
@@ -50,14 +53,15 @@ static void print_dense(const crumb_cl_kernel *kernel) {
            kernel->max_n, kernel->rank, kernel->file, CRUMB_CL_BUILD_OPTIONS, kernel->options);
 }
 
-/* Attention for the heads of Llama 3 8B, and for others. */
+/* Attention for the heads of Llama 3 8B, and for others; without matrix instructions for the first, and many rows. */
 static void print_attention(const crumb_cl_kernel *kernel) {
     static const crumb_cl_heads all[] = {
-        {CRUMB_KV_F16, 128, 32, 8, true}, {CRUMB_KV_F16, 64, 32, 8, true}, {CRUMB_KV_F16, 256, 8, 4, true}};
+        {CRUMB_KV_F16, 128, 32, 8}, {CRUMB_KV_F16, 64, 32, 8}, {CRUMB_KV_F16, 256, 8, 4}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         char options[CRUMB_CL_OPTIONS_MAX];
-        const crumb_cl_target target = {kernel->rung, kernel->sub_group, 64u << 10, 1024, 0, kernel->bf16};
-        if (crumb_cl_attention_select(kernel->op, &all[i], &target) != kernel) continue;
+        const crumb_cl_target target = {kernel->rung, kernel->sub_group, 64u << 10, 1024, 0, kernel->bf16, false};
+        if (crumb_cl_attention_select(kernel->op, &all[i], &target) != kernel || (!kernel->sub_group && i > 0))
+            continue;
         const uint32_t whole = crumb_cl_attention_rows(kernel, &all[i], &target);
         const uint32_t rows = kernel->op == CRUMB_CL_ATTENTION_WHOLE ? whole : 1;
         crumb_cl_attention_options(kernel, &all[i], rows, options);
@@ -74,7 +78,9 @@ int main(void) {
     for (size_t i = 0; i < n; i++)
         if (kernels[i].op == CRUMB_CL_DENSE_MATRIX) print_dense(&kernels[i]);
     for (size_t i = 0; i < n; i++)
-        if (strcmp(kernels[i].file, "attention_matrix.cl") == 0) print_attention(&kernels[i]);
+        if (kernels[i].sub_group ? strcmp(kernels[i].file, "attention_matrix.cl") == 0
+                                 : kernels[i].op == CRUMB_CL_ATTENTION_WHOLE && !kernels[i].bf16)
+            print_attention(&kernels[i]);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; kernels[i].rung != CRUMB_CL_PORTABLE && j < sizeof layers / sizeof layers[0]; j++)
             print_variant(&kernels[i], j);

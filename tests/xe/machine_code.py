@@ -35,6 +35,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crumb" / "ocloc"
+SMALL_GROUPS = ("group32", "group16", "group16-wide")
 DEVICES = {("dp4a", 0): ["mtl", "tgllp"], 16: ["bmg", "lnl", "ptl"], 8: ["dg2", "arl-h"]}
 
 
@@ -88,8 +89,15 @@ def kind_of(instruction):
     return "jump" if op.split(".")[0] in ("jmpi", "goto", "while", "brd", "join", "if", "else", "endif") else "alu"
 
 
+def count(code):
+    """Instructions by kind; mad: those of alu that multiply and add."""
+    counts = Counter(kind_of(line) for line in code)
+    counts["mad"] = sum(re.sub(r"^\(.*?\)\s*", "", line).startswith("mad") for line in code)
+    return counts
+
+
 def loops_of(asm):
-    """Counters of the innermost loops, by kind, and of matrix instructions by shape."""
+    """(counters of the innermost loops, by kind; that of all)."""
     labels, code = {}, []
     for line in asm.splitlines():
         label = re.match(r"^(\w+):", line)
@@ -102,8 +110,7 @@ def loops_of(asm):
         if kind_of(line) == "jump":
             spans |= {(labels[t], end) for t in re.findall(r"\b(\w+)\b", line) if labels.get(t, end + 1) <= end}
     inner = [s for s in spans if not any(o != s and s[0] <= o[0] and o[1] <= s[1] for o in spans)]
-    return [Counter(kind_of(line) for line in code[a:b + 1]) for a, b in sorted(inner)], \
-        Counter(kind_of(line) for line in code)
+    return [count(code[a:b + 1]) for a, b in sorted(inner)], count(code)
 
 
 class Variant:
@@ -126,10 +133,12 @@ class Variant:
         return {1: 3, 3: 13, 8: 16}.get(self.bits, self.bits)
 
     def devices(self):
+        if self.file == "attention.cl":  # what matrix instructions are compared with
+            return DEVICES[16] + DEVICES[8] + DEVICES["dp4a", 0]
         return DEVICES[self.sub_group] if self.matrix else DEVICES["dp4a", 0]
 
     def stands_for_all(self, device):
-        if self.layer in ("group32", "group16") and self.file != "gemm.cl":
+        if self.layer in SMALL_GROUPS and self.file != "gemm.cl":
             return False
         if self.name.endswith("_bf16"):  # dense_bf16_...: of weights
             return device == self.devices()[0] and (self.in_registers or "_u2_" in self.name)
@@ -155,8 +164,9 @@ class Result:
         self.grf = int(re.search(r"grf_count:\s+(\d+)", ze_info)[1])
         scratch = re.search(r"type:\s+scratch[\s\S]*?size:\s+(\d+)", ze_info)
         self.scratch = int(scratch[1]) if scratch else 0
-        loops, whole = loops_of(asm)
-        with_dpas = [l for l in loops if l["dpas"]]
+        self.simd = int(re.search(r"simd_size:\s+(\d+)", ze_info)[1])
+        self.loops, whole = loops_of(asm)
+        with_dpas = [l for l in self.loops if l["dpas"]]
         self.loop = max(with_dpas, key=lambda l: l["dpas"], default=Counter())
         self.whole = whole
         self.failure = self.judge()
@@ -177,7 +187,7 @@ class Result:
             return (2 if v.sub_group == 16 else 5) if "_gemm_" in v.name else None
         if v.layer.startswith("heads"):
             return 8 if "_whole_" in v.name else None
-        if v.file == "linear.cl" or v.layer in ("group32", "group16") or v.tokens not in (1, 8, 16, 32):
+        if v.file == "linear.cl" or v.layer in SMALL_GROUPS or v.tokens not in (1, 8, 16, 32, 64):
             return None
         if v.in_registers:
             return 8

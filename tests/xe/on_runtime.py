@@ -3,6 +3,8 @@
 
 usage: on_runtime.py RUNTIME PROGRAM [argument...]
     intel      Intel's OpenCL runtime for CPUs, from PyPI through tests/support/deps.py
+    card       the same, which claims to be a GPU with memory of its own, by the layer that CRUMB_CLAIMS_LAYER names
+               (tests/cl/claims_layer.c)
     xe16, xe8  the same, with the matrix instructions of Intel's GPUs in software, for sub-groups of 16 or 8, put before it
                by the layer that CRUMB_XE_LAYER names (tests/xe/matrix_layer.c); programs are cached apart from others
     spirv      intel, for the tests of this folder: kernels come to it as the SPIR-V of Intel's compiler for GPUs
@@ -25,6 +27,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/cl"))
+from system_loader import system_loader  # noqa: E402
+
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crumb"
 BUILTINS = ROOT / "tests/xe/xe_builtins.cl"
 OCLGRIND = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
@@ -62,6 +67,21 @@ def xe(sub_group):
     return icd, environment | cache_of("xe-layer", BUILTINS, ROOT / "tests/xe/matrix_layer.c") | {
         "OPENCL_LAYERS": os.environ["CRUMB_XE_LAYER"], "CRUMB_LAYER_SUB_GROUP": str(sub_group),
         "CRUMB_LAYER_BUILTINS": str(BUILTINS)}
+
+
+def card():
+    """Layers need the system's loader, the runtime's own has none."""
+    icd, environment = intel()
+    loader = system_loader("what a card with memory of its own computes")
+    folder = CACHE / "system-loader"
+    folder.mkdir(parents=True, exist_ok=True)
+    link = folder / "libOpenCL.so.1"
+    if not link.exists():
+        link.unlink(missing_ok=True)
+        link.symlink_to(loader)
+    return icd, environment | {"LD_LIBRARY_PATH": f"{folder}:{environment['LD_LIBRARY_PATH']}",
+                               "XDG_CACHE_HOME": str(CACHE / "card"),
+                               "OPENCL_LAYERS": os.environ["CRUMB_CLAIMS_LAYER"], "CRUMB_CLAIM": "card"}
 
 
 def ze(gpu):
@@ -106,7 +126,7 @@ def oclgrind():
     return str(OCLGRIND), {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_CHECK_API": "1", "CRUMB_XE_SMALL": "1"}
 
 
-RUNTIMES = {"intel": intel, "xe16": lambda: xe(16), "xe8": lambda: xe(8), "spirv": spirv, "pocl": pocl,
+RUNTIMES = {"intel": intel, "card": card, "xe16": lambda: xe(16), "xe8": lambda: xe(8), "spirv": spirv, "pocl": pocl,
             "pocl7": pocl7, "oclgrind": oclgrind,
             **{f"ze-{gpu}": lambda gpu=gpu: ze(gpu) for gpu in ("bmg", "dg2", "lnl", "tgllp")}}
 

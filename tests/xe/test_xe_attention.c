@@ -215,7 +215,7 @@ static void attend(const shape *s, const char *keys, const char *values, const f
         uint32_t n = position - first + 1 < CHUNK ? position - first + 1 : CHUNK;
         size_t at = first / 16 * ops->block_bytes(dim);
         ops->scores(query, 1, dim, keys + at, (n + 15) / 16, keys, p);
-        float own = floats->attention_softmax(p, n, scale, &sum), most = own > m ? own : m;
+        float own = crumb_softmax__ref(p, n, scale, &sum), most = own > m ? own : m;
         ops->values(p, 1, &n, dim, values + at, keys, o);
         float old = floats->exp(m - most), new = floats->exp(own - most);
         m = most;
@@ -262,12 +262,27 @@ typedef struct attention_case {
     size_t n_q;
     float *q, *want, *got, scale;
     double *exact; /* NULL: of a cache that is not f16 */
-    cl_mem batch, bq, bkeys, bvalues, partials, out;
+    cl_mem batch, bq, bq_bf16, bkeys, bvalues, partials, out;
+    bool bf16; /* what kernels read and write now; queries fit it if they did when the case was made */
 } attention_case;
 
+static float rounded(float x) {
+    return crumb_bf16_to_f32(crumb_f32_to_bf16(x));
+}
+
+static cl_mem bf16_buffer(const float *x, size_t n) {
+    uint16_t *narrow = malloc(n * sizeof *narrow);
+    assert_non_null(narrow);
+    for (size_t i = 0; i < n; i++) narrow[i] = crumb_f32_to_bf16(x[i]);
+    cl_mem buffer = crumb_xe_buffer(&device, narrow, n * sizeof *narrow);
+    free(narrow);
+    return buffer;
+}
+
 static void make_case(attention_case *c, const shape *s, int b, const char *keys, const char *values, cl_mem bkeys,
-                      cl_mem bvalues) {
-    *c = (attention_case){.s = s, .b = b, .n = batches[b].n, .scale = 0.15f, .bkeys = bkeys, .bvalues = bvalues};
+                      cl_mem bvalues, bool bf16) {
+    *c = (attention_case){
+        .s = s, .b = b, .n = batches[b].n, .scale = 0.15f, .bkeys = bkeys, .bvalues = bvalues, .bf16 = bf16};
     for (uint32_t r = 0; r < c->n; r++)
         if (batches[b].rows[r].position / 128 >= c->chunks) c->chunks = batches[b].rows[r].position / 128 + 1;
     c->n_q = (size_t)c->n * s->n_head * s->head_dim;
@@ -278,49 +293,67 @@ static void make_case(attention_case *c, const shape *s, int b, const char *keys
                        position = batches[b].rows[i / s->n_head].position;
         size_t at = head_at(s, sequence, i % s->n_head / (s->n_head / s->n_head_kv)), own = (size_t)i * s->head_dim;
         for (uint32_t d = 0; d < s->head_dim && i % 5 == 3; d++) c->q[own + d] *= i % 2 ? 0 : 1e-30f;
+        for (uint32_t d = 0; d < s->head_dim && bf16; d++) c->q[own + d] = rounded(c->q[own + d]);
         attend(s, keys + at, values + at, c->q + own, position, c->scale, c->want + own);
         if (c->exact) attend_exactly(s, keys + at, values + at, c->q + own, position, c->scale, c->exact + own);
     }
     c->batch = batch_buffer(b);
     c->bq = crumb_xe_buffer(&device, c->q, c->n_q * 4);
+    c->bq_bf16 = bf16_buffer(c->q, c->n_q);
     c->partials = crumb_xe_buffer(&device, NULL, (size_t)c->n * s->n_head * c->chunks * (s->head_dim + 2) * 4);
     c->out = crumb_xe_buffer(&device, NULL, c->n_q * 4);
 }
 
 static void free_case(attention_case *c) {
-    cl_mem all[] = {c->batch, c->bq, c->partials, c->out};
-    for (int i = 0; i < 4; i++) clReleaseMemObject(all[i]);
+    cl_mem all[] = {c->batch, c->bq, c->bq_bf16, c->partials, c->out};
+    for (int i = 0; i < 5; i++) clReleaseMemObject(all[i]);
     free(c->q), free(c->want), free(c->got), free(c->exact);
 }
 
 static cl_kernel attention_kernel(const attention_case *c, const crumb_cl_kernel *row, uint32_t rows) {
     char options[CRUMB_CL_OPTIONS_MAX];
-    const crumb_cl_heads heads = {c->s->type, c->s->head_dim, c->s->n_head, c->s->n_head_kv, true};
+    const crumb_cl_heads heads = {c->s->type, c->s->head_dim, c->s->n_head, c->s->n_head_kv};
     crumb_cl_attention_options(row, &heads, rows, options);
     return crumb_xe_kernel(&device, row->file, options, row->sub_group != 0, row->entry);
+}
+
+static cl_mem queries_of(const attention_case *c) {
+    return c->bf16 ? c->bq_bf16 : c->bq;
+}
+
+/* Into c->got. */
+static void read_results(attention_case *c) {
+    uint16_t *narrow = malloc(c->n_q * sizeof *narrow);
+    assert_non_null(narrow);
+    if (c->bf16)
+        crumb_xe_read(&device, c->out, narrow, c->n_q * sizeof *narrow);
+    else
+        crumb_xe_read(&device, c->out, c->got, c->n_q * sizeof *c->got);
+    for (size_t i = 0; c->bf16 && i < c->n_q; i++) c->got[i] = crumb_bf16_to_f32(narrow[i]);
+    free(narrow);
 }
 
 /* Split over the keys and merged; one chunk needs no merging. Into c->got. */
 static void run_split(attention_case *c, const crumb_cl_kernel *row) {
     const uint64_t offset = (uint64_t)layer_bytes(c->s) * LAYER;
     cl_kernel split = attention_kernel(c, row, 1),
-              merge = attention_kernel(c, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_MERGE, false), 1);
-    crumb_xe_args(split, 0, "bbbboufbb", c->batch, c->bq, c->bkeys, c->bvalues, offset, (uint32_t)HEAD_BLOCKS,
+              merge = attention_kernel(c, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_MERGE, c->bf16), 1);
+    crumb_xe_args(split, 0, "bbbboufbb", c->batch, queries_of(c), c->bkeys, c->bvalues, offset, (uint32_t)HEAD_BLOCKS,
                   (double)c->scale, c->partials, c->out);
     crumb_xe_run(&device, split, row->local_size, c->chunks, c->s->n_head_kv, c->n + 1);
     crumb_xe_args(merge, 0, "bubb", c->batch, c->chunks, c->partials, c->out);
     if (c->chunks > 1) crumb_xe_run(&device, merge, 128, c->s->n_head, c->n + 1, 1);
-    crumb_xe_read(&device, c->out, c->got, c->n_q * 4);
+    read_results(c);
     clReleaseKernel(split), clReleaseKernel(merge);
 }
 
 /* A work-group takes `rows` through all keys. Into c->got. */
 static void run_whole(attention_case *c, const crumb_cl_kernel *row, uint32_t rows) {
     cl_kernel whole = attention_kernel(c, row, rows);
-    crumb_xe_args(whole, 0, "bbbboufb", c->batch, c->bq, c->bkeys, c->bvalues, (uint64_t)layer_bytes(c->s) * LAYER,
-                  (uint32_t)HEAD_BLOCKS, (double)c->scale, c->out);
+    crumb_xe_args(whole, 0, "bbbboufb", c->batch, queries_of(c), c->bkeys, c->bvalues,
+                  (uint64_t)layer_bytes(c->s) * LAYER, (uint32_t)HEAD_BLOCKS, (double)c->scale, c->out);
     crumb_xe_run(&device, whole, row->local_size, c->s->n_head_kv, (c->n + rows) / rows + 1, 1);
-    crumb_xe_read(&device, c->out, c->got, c->n_q * 4);
+    read_results(c);
     clReleaseKernel(whole);
 }
 
@@ -349,7 +382,7 @@ static void add_distance(const attention_case *c, const float *y, distance *to) 
 /* The matrix instructions' results are near, and the same for all ways and numbers of rows; the largest error, which
  * stands beside values of up to 1. */
 static double compare_matrix_attention(attention_case *c, uint32_t sub_group, distance *cpu, distance *matrix) {
-    const crumb_cl_heads heads = {c->s->type, c->s->head_dim, c->s->n_head, c->s->n_head_kv, true};
+    const crumb_cl_heads heads = {c->s->type, c->s->head_dim, c->s->n_head, c->s->n_head_kv};
     const crumb_cl_target target = {
         .rung = CRUMB_CL_DPAS, .sub_group = sub_group, .local_bytes = 64 << 10, .max_work_group = 1024};
     const crumb_cl_kernel *split = crumb_cl_attention_select(CRUMB_CL_ATTENTION_SPLIT, &heads, &target);
@@ -377,6 +410,34 @@ static double compare_matrix_attention(attention_case *c, uint32_t sub_group, di
     return most;
 }
 
+/* In bf16: what the same kernel makes of the same queries in f32, rounded; so its distance from exact results is at
+ * most 2^-8 of them, half a last place, and 2^-16. The largest distance in terms of that. */
+static double compare_bf16_attention(attention_case *c, uint32_t sub_group) {
+    const crumb_cl_heads heads = {c->s->type, c->s->head_dim, c->s->n_head, c->s->n_head_kv};
+    crumb_cl_target target = {
+        .rung = CRUMB_CL_DPAS, .sub_group = sub_group, .local_bytes = 64 << 10, .max_work_group = 1024};
+    c->bf16 = false;
+    run_split(c, crumb_cl_attention_select(CRUMB_CL_ATTENTION_SPLIT, &heads, &target));
+    for (size_t i = 0; i < c->n_q; i++) c->want[i] = rounded(c->got[i]);
+    c->bf16 = target.bf16 = true;
+    const crumb_cl_kernel *split = crumb_cl_attention_select(CRUMB_CL_ATTENTION_SPLIT, &heads, &target);
+    const crumb_cl_kernel *whole = crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &heads, &target);
+    assert_true(split->bf16 && whole->bf16 && split->sub_group == sub_group && whole->sub_group == sub_group);
+    run_split(c, split);
+    check_floats(c->got, c->want, c->n_q, c->s, c->b, split->name);
+    run_whole(c, whole, crumb_cl_attention_rows(whole, &heads, &target));
+    check_floats(c->got, c->want, c->n_q, c->s, c->b, whole->name);
+    double most = 0;
+    for (size_t i = 0; i < c->n_q; i++) {
+        const double off = fabs((double)c->got[i] - c->exact[i]) / (0x1p-8 * fabs(c->exact[i]) + 0x1p-16);
+        if (!(off <= 1))
+            fail_msg("%s, head_dim %u, batch %d: value %zu is %g, not %g", whole->name, c->s->head_dim, c->b, i,
+                     (double)c->got[i], c->exact[i]);
+        most = fmax(most, off);
+    }
+    return most;
+}
+
 static void attention_equals_reference(void **state) {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++) {
@@ -388,7 +449,7 @@ static void attention_equals_reference(void **state) {
         for (int b = 0; b < N_BATCHES; b++)
             if (takes(i, b)) {
                 attention_case c;
-                make_case(&c, s, b, keys, values, bkeys, bvalues);
+                make_case(&c, s, b, keys, values, bkeys, bvalues, false);
                 compare_attention(&c);
                 free_case(&c);
             }
@@ -404,7 +465,7 @@ static void matrix_attention_is_near_and_agrees(void **state) {
                                   {CRUMB_KV_F16, 128, 4, 1, 0, CRUMB_ROPE_NORMAL},
                                   {CRUMB_KV_F16, 256, 12, 2, 0, CRUMB_ROPE_NORMAL},
                                   {CRUMB_KV_F16, 80, 2, 2, 0, CRUMB_ROPE_NORMAL}};
-    double most = 0;
+    double most = 0, most_bf16 = 0;
     distance cpu = {0}, matrix = {0};
     if (!device.sub_groups) skip();
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
@@ -415,8 +476,12 @@ static void matrix_attention_is_near_and_agrees(void **state) {
         cl_mem bkeys = crumb_xe_buffer(&device, keys, n_bytes), bvalues = crumb_xe_buffer(&device, values, n_bytes);
         for (int b = 0; b < N_BATCHES; b++) { /* programs take seconds to build */
             attention_case c;
-            make_case(&c, s, b, keys, values, bkeys, bvalues);
+            make_case(&c, s, b, keys, values, bkeys, bvalues, false);
             most = fmax(most, compare_matrix_attention(&c, i % 2 ? 8 : 16, &cpu, &matrix));
+            free_case(&c);
+            if (s->head_dim != 64 && s->head_dim != 128) continue;
+            make_case(&c, s, b, keys, values, bkeys, bvalues, true);
+            most_bf16 = fmax(most_bf16, compare_bf16_attention(&c, i % 2 ? 8 : 16));
             free_case(&c);
         }
         clReleaseMemObject(bkeys);
@@ -427,6 +492,9 @@ static void matrix_attention_is_near_and_agrees(void **state) {
     print_message(
         "the largest distance from the CPU is %.2g; from exact results %.2g (rms %.2g), the CPU's %.2g (%.2g)\n", most,
         matrix.most, matrix_rms, cpu.most, cpu_rms);
+    print_message(
+        "in bf16 the largest distance from exact results is %.2f of what is allowed, 2^-8 of them and 2^-16\n",
+        most_bf16);
     assert_true(matrix_rms <=
                 2 * cpu_rms); /* second terms are rounded too, where the instructions round each product */
 }
@@ -443,9 +511,9 @@ static void selection_follows_its_rule(void **state) {
         crumb_cl_heads heads;
         uint32_t on_16, on_8, rows_16, rows_8; /* sub-group, 0: none */
     } cases[] = {
-        {{CRUMB_KV_F16, 128, 32, 8, true}, 16, 8, 8, 4}, {{CRUMB_KV_Q8, 128, 32, 8, true}, 0, 0, 4, 4},
-        {{CRUMB_KV_F16, 24, 6, 2, true}, 0, 0, 5, 5},    {{CRUMB_KV_F16, 64, 71, 1, true}, 0, 0, 1, 1},
-        {{CRUMB_KV_F16, 256, 16, 1, true}, 16, 0, 2, 1}, {{CRUMB_KV_F16, 256, 8, 8, true}, 16, 0, 32, 16},
+        {{CRUMB_KV_F16, 128, 32, 8}, 16, 8, 8, 4}, {{CRUMB_KV_Q8, 128, 32, 8}, 0, 0, 4, 4},
+        {{CRUMB_KV_F16, 24, 6, 2}, 0, 0, 5, 5},    {{CRUMB_KV_F16, 64, 71, 1}, 0, 0, 1, 1},
+        {{CRUMB_KV_F16, 256, 16, 1}, 16, 0, 2, 1}, {{CRUMB_KV_F16, 256, 8, 8}, 16, 0, 32, 16},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int which = 0; which < 3; which++) {
@@ -456,9 +524,10 @@ static void selection_follows_its_rule(void **state) {
             assert_int_equal(crumb_cl_attention_select(CRUMB_CL_ATTENTION_SPLIT, &cases[i].heads, t)->sub_group, want);
             const uint32_t rows = crumb_cl_attention_rows(whole, &cases[i].heads, t);
             if (which < 2) assert_int_equal(rows, which == 0 ? cases[i].rows_16 : cases[i].rows_8);
-            crumb_cl_heads unasked = cases[i].heads;
-            unasked.matrix = false;
-            assert_int_equal(crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &unasked, t)->sub_group, 0);
+            crumb_cl_target exact = *t;
+            exact.exact = true;
+            assert_int_equal(crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &cases[i].heads, &exact)->sub_group,
+                             0);
         }
 }
 

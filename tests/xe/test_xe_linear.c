@@ -25,10 +25,15 @@ static bool spirv; /* CRUMB_XE_OCLOC: kernels come as SPIR-V */
 
 static const int8_t codebook_of_255[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 127, -128, 113};
 static const uint32_t groups[] = {32, 0, 128, 16, 64, 0};
-enum { N_GROUPS = sizeof groups / sizeof groups[0], MAX_ROWS = 19 };
+enum { N_GROUPS = sizeof groups / sizeof groups[0] };
 
 static uint32_t below(uint32_t n) {
     return (uint32_t)(crumb_random_u64(&seed) % n);
+}
+
+/* More than two work-groups' of most kernels, than one of each. */
+static uint32_t most_rows(const crumb_cl_kernel *kernel) {
+    return kernel->tokens < 16 || small ? 19 : kernel->tokens + 3;
 }
 
 static float rounded(float x) {
@@ -55,7 +60,7 @@ typedef struct layer {
 
 static void choose_params(const crumb_cl_kernel *kernel, uint32_t variant, crumb_trial_params *p) {
     *p = (crumb_trial_params){
-        .bits = kernel->bits, .mul = 1, .sub = (int)below(1u << (kernel->bits - 1)), .n = MAX_ROWS};
+        .bits = kernel->bits, .mul = 1, .sub = (int)below(1u << (kernel->bits - 1)), .n = most_rows(kernel)};
     if (kernel->bits <= 2) p->mul = 1 + (int)below(2);
     if (kernel->codebook) {
         p->codebook = variant % 2 ? codebook_of_255 : crumb_codebook_e2m1;
@@ -88,10 +93,9 @@ static void make_layer(const crumb_cl_kernel *kernel, uint32_t variant, layer *c
     crumb_trial_params p;
     choose_params(kernel, variant, &p);
     p.bf16 = kernel->bf16;
-    *c = (layer){
-        .kernel = kernel, .n = 1 + below(small ? 9 : MAX_ROWS), .out_scale = below(2) ? 1.0f : 0.37f, .eps = 1e-5f};
+    *c = (layer){.kernel = kernel, .n = 1 + below(small ? 9 : p.n), .out_scale = below(2) ? 1.0f : 0.37f, .eps = 1e-5f};
     assert_int_equal(crumb_trial_create(&p, &seed, &c->trial, NULL), CRUMB_OK);
-    if (kernel->max_n < MAX_ROWS && below(2)) c->n = 1 + below(kernel->max_n);
+    if (kernel->max_n < p.n && below(2)) c->n = 1 + below(kernel->max_n);
     c->n_tiles = (uint32_t)crumb_div_up(p.m, CRUMB_TILE_ROWS);
     c->use = (crumb_cl_linear){.w = &c->trial.w, .act = p.act, .act_group = p.act_group};
     c->use.x = kernel->x ? kernel->x : below(2) ? 32 : 8;
@@ -104,13 +108,12 @@ static void make_layer(const crumb_cl_kernel *kernel, uint32_t variant, layer *c
     for (uint32_t i = 1; i < c->use.n_parts; i++) c->first_tile[i] = c->n_tiles * i / c->use.n_parts;
     for (uint32_t i = c->use.n_parts; i < 4; i++) c->first_tile[i] = c->n_tiles;
     if (c->use.gated) c->first_tile[2] = 2 * c->first_tile[1]; /* gate and up are as high */
-    c->aux = take((size_t)MAX_ROWS * p.k * sizeof(float));
-    for (size_t i = 0; i < (size_t)MAX_ROWS * p.k; i++) {
+    c->aux = take((size_t)p.n * p.k * sizeof(float));
+    for (size_t i = 0; i < (size_t)p.n * p.k; i++) {
         c->aux[i] = crumb_random_f32(&seed);
         if (kernel->bf16 && c->use.input > 1) c->aux[i] = rounded(c->aux[i]);
     }
-    for (size_t i = 0; !c->use.f32_results && i < (size_t)MAX_ROWS * p.m; i++)
-        c->trial.add[i] = rounded(c->trial.add[i]);
+    for (size_t i = 0; !c->use.f32_results && i < (size_t)p.n * p.m; i++) c->trial.add[i] = rounded(c->trial.add[i]);
 }
 
 /* What the kernel quantizes, in plain C. */
@@ -287,7 +290,7 @@ static void check_part(const layer *c, uint32_t part, const float *y, const floa
 static bool compare(const crumb_cl_kernel *kernel, uint32_t variant) {
     layer c;
     make_layer(kernel, variant, &c);
-    crumb_cl_target target = {kernel->rung, kernel->sub_group, device.local_bytes, 1024, 0, kernel->bf16};
+    crumb_cl_target target = {kernel->rung, kernel->sub_group, device.local_bytes, 1024, 0, kernel->bf16, false};
     bool fits = crumb_cl_linear_fits(kernel, &c.use, &target);
     if (fits) {
         float *y[3], *expected = expected_of(&c);

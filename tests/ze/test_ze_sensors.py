@@ -112,6 +112,13 @@ class Sensors(unittest.TestCase):
         self.assertRegex(perf, r"a launch 5000000\.0 us")
         self.assertRegex(perf, r"linear_u2_gemv__dp4a +5000000\.0 ")
 
+    def test_tuning_goes_by_timestamps(self):
+        database = os.path.join(self.cache, "tuning.sqlite")
+        told = json.loads(self.crumb("tune", "--backend", "ze", "--kernel", "linear_u2_gemv__dp4a", "--bits", "2", "--shape",
+                                     "48x256x1", "--fraction", "0.2", "--budget", "20s", "--tuning", database, "--json").stdout)
+        self.assertGreater(told["measured"], 0)
+        self.assertEqual(told["wrong"], 0)
+
     def test_without_timestamps(self):
         done = subprocess.run([os.environ["CRUMB_COMMAND"], "kernels", "perf", "--backend", "ze", "--filter",
                                "linear_u2_gemv__dp4a", "--bits", "1.58", "--shape", "48x256x1"], text=True, timeout=300,

@@ -87,7 +87,7 @@ def check_run(machine, target, *arguments, **more):
     text = done.stdout + done.stderr
     assert done.returncode == 0, f"{what}: {text[-3000:]}"
     assert "device gpu0" in text, f"{what}: {text[-3000:]}"
-    kernel = {None: "dpas", "dpas-i8": "-i8", "dpas+attention": "dpas"}.get(target, target)
+    kernel = {None: "dpas", "dpas-i8": "-i8", "dpas+exact": "dpas"}.get(target, target)
     assert re.search(rf"rows is .* (linear|gemv|gemm)_u2_\w*{kernel}", text), f"{what}: {text[-3000:]}"
     return text
 
@@ -110,7 +110,7 @@ def check_wrong_results(machine):
     """A device that computes nothing is noticed, and the CPU takes its place."""
     named = machine.crumb("run", "--backend", "ze", "-n", "4")
     assert named.returncode == 6, f"{named.returncode} {named.stderr}"
-    for rung in ("dpas-i8", "dp4a", "portable"):
+    for rung in ("dpas+exact", "dpas-i8", "dp4a", "portable"):
         assert f"going on with 'ze:{rung}'" in named.stderr, named.stderr
     free = machine.crumb("run", "-n", "4", "--temp", "0", "-p", "Once upon a time")
     assert free.returncode == 0 and "device cpu" in free.stderr and "gpu0" in free.stderr, free.stderr
@@ -195,7 +195,8 @@ def check(prefix, device):
             for target in ("dpas-i8", "dp4a", "portable"):
                 check_balance(check_run(machine, target, cache="checked", **CHECKS), f"{device} {target}")
             check_balance(check_run(machine, None, "--kv-cache", "q8", cache="checked", **CHECKS), f"{device} q8")
-            assert "attention_split__dpas" in check_run(machine, "dpas+attention", cache="checked", **CHECKS)
+            assert "attention_split__dpas" in check_run(machine, "dpas", cache="checked", **CHECKS)
+            assert "attention_split__dpas" not in check_run(machine, "dpas+exact", cache="checked", **CHECKS)
         if device == "bmg":
             check_cache(machine)
             check_wrong_results(machine)

@@ -101,6 +101,7 @@ static crumb_status next_message(chat *c, cli_line_end *end, crumb_error *err) {
 static crumb_status tokenize(chat *c, size_t *n, crumb_error *err) {
     crumb_chat all = crumb_chat_default();
     all.source = c->template;
+    all.source_name = c->run->options->chat_template_file;
     all.messages = c->messages;
     all.n_messages = c->n_messages;
     all.tools = c->tools;

@@ -22,7 +22,7 @@ static crumb_status put(kernels_stage *stage, const void *from, uint64_t n_bytes
     stage->n_buffers++;
     memcpy(host, from, n_bytes);
     *out = host;
-    return stage->backend->device.buffer_commit(stage->device, *buffer, 0, n_bytes + LINE_BYTES, err);
+    return stage->backend->device.buffer_commit(stage->device, *buffer, 0, n_bytes + LINE_BYTES, false, err);
 }
 
 static crumb_status put_floats(kernels_stage *stage, const float *from, uint64_t n, const float **out,

@@ -70,10 +70,11 @@ const cli_subcommand cli_subcommands[] = {
     {"convert", CLI_CONVERT, "IN OUT [options]", "write a model as a GGUF file",
      "Writes a model as one GGUF file, which llama.cpp reads as well: from a folder as Hugging Face's transformers "
      "writes it, or from the parts of a split GGUF file. Weights keep their type; those of GPTQ and AWQ, for which "
-     "GGUF has none, become Q4_0 or Q8_0 where these hold them exactly, as they mostly do, else f16; those that "
-     "ParetoQ trained on few levels become Q2_K, Q4_0, TQ2_0 or Q1_0 likewise (where a scale is no f16, 'crumb "
-     "quantize' "
-     "rounds the scales alone: Q2_K by --method seq, TQ2_0, Q1_0). Until all is there the file is called "
+     "GGUF has none, become Q4_0 or Q8_0 where these have their codes, as they mostly do, else (and in groups of "
+     "16) f16; those that "
+     "ParetoQ trained on few levels become Q1_0, TQ2_0, Q2_K or Q4_0 likewise. Scales of all these are f16: one that "
+     "is not (ParetoQ's may be f32, and run as such) is rounded, which moves no weight by more than 1/2048 of it. "
+     "Until all is there the file is called "
      "OUT.partial; the same command takes up what an earlier run left of it.",
      cli_convert},
     {"quantize", CLI_QUANTIZE, "IN OUT TYPE [options]", "write a model with weights of fewer bits",

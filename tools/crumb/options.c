@@ -33,11 +33,12 @@ const cli_option cli_option_table[] = {
     {"--backend", CLI_TEXT, "auto|cpu|cl|ze", AT(backend), "auto", .commands = CLI_ENGINE,
      .help = "which implementation drives the device; cl: OpenCL; ze: Level Zero, which auto prefers"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_ENGINE,
-     .help =
-         "force a kernel tier that this machine has: cpu:scalar, cpu:avx2, cpu:avxvnni, "
-         "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, "
-         "cl:dpas; through Level Zero ze:portable and so on. A GPU's may end with +attention: attention over an f16 "
-         "cache on matrix instructions; +bf16: rows between ops in bf16, near the CPU's results and not the same"},
+     .help = "force a kernel tier that this machine has: cpu:scalar, cpu:avx2, cpu:avxvnni, "
+             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, "
+             "cl:dpas; through Level Zero ze:portable and so on. A GPU's may end with +exact: attention and 16-bit "
+             "weights not on matrix instructions, which add up floats in another order than the CPU; +bf16: rows "
+             "between ops in "
+             "bf16, near the CPU's results and not the same"},
     {"-ngl --gpu-layers --n-gpu-layers", CLI_INT, "N", AT(gpu_layers), "-1", RANGE(-1, INT32_MAX),
      CLI_ENGINE | CLI_PLAN,
      .help = "so many of the last layers on the GPU, the output matrix being one, and the others on the CPU; -1: as "
@@ -46,12 +47,13 @@ const cli_option cli_option_table[] = {
      .help =
          "with --device cpu+gpuN: the part of every layer that the GPU computes while tokens are generated, the CPU "
          "the others: 0 to 1; 0: layers are not split; auto: as predicted, or half, then as the devices' times ask "
-         "for, "
-         "for as long as that is faster"},
+         "for, for as long as that is faster. Of a card with memory of its own: of prompts too, the part stays, and "
+         "auto "
+         "splits only where it is predicted to pay"},
     {"--verify", CLI_OPTIONAL, "on|off|auto", AT(verify), "auto", .commands = CLI_ENGINE,
-     .help =
-         "check a GPU's kernels against the CPU's, layer by layer, before anything runs; auto: once for each driver "
-         "and kind of model"},
+     .help = "check a GPU's kernels against the CPU's, layer by layer, before anything runs: no layer may differ by "
+             "more than "
+             "1e-4 of its power (1e-2 with +bf16); auto: once for each driver and kind of model"},
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_ENGINE,
      .help = "how activations are quantized: as the weights' type wants it, not at all (slow, for comparing with float "
              "references), int8 with one scale per token, or int8 with one scale per weight group"},

@@ -95,6 +95,7 @@ int cli_finish_output(int code) {
 /* ---- progress ---------------------------------------------------------------------------------------------- */
 
 static uint64_t progress_began_ns;
+static float progress_began; /* what was done in its first moment: of work that is taken up, what an earlier run did */
 static int progress_shown_percent = -1;
 
 bool cli_progress(void *label, float fraction) {
@@ -103,6 +104,7 @@ bool cli_progress(void *label, float fraction) {
     if (is_terminal < 0) is_terminal = cli_is_terminal(stderr);
     uint64_t now = crumb_now_ns();
     if (progress_began_ns == 0) progress_began_ns = now;
+    if (now - progress_began_ns < QUICK_NS) progress_began = fraction;
     int percent = fraction >= 1 ? 100 : fraction > 0 ? (int)(100 * fraction) : 0;
     /* What is done at once needs no bar. */
     bool due = is_terminal && !quiet && percent != progress_shown_percent && now - progress_began_ns > QUICK_NS;
@@ -114,8 +116,9 @@ bool cli_progress(void *label, float fraction) {
         bar[WIDTH] = 0;
         char left[32] = "";
         const double elapsed = (double)(now - progress_began_ns) / 1e9;
-        if (elapsed > 5 && fraction > 0.01f) {
-            const unsigned seconds = (unsigned)(elapsed / (double)fraction * (1 - (double)fraction));
+        const double done = (double)(fraction - progress_began), to_do = (double)(1 - fraction);
+        if (elapsed > 5 && done > 0.01) {
+            const unsigned seconds = (unsigned)(elapsed / done * to_do);
             snprintf(left, sizeof left, " ETA %u:%02u ", seconds / 60, seconds % 60);
         }
         fprintf(stderr, "\r%s [%s] %3d%%%s", (const char *)label, bar, percent, left);
