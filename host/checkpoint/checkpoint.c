@@ -14,7 +14,10 @@ crumb_status checkpoint_files_open(const char *folder, crumb_safetensors **out, 
         CRUMB_TRY(checkpoint_path(folder, names[i], path, err));
         if (crumb_file_exists(path)) return crumb_safetensors_open(path, out, err);
     }
-    return crumb_fail(err, CRUMB_ERR_IO, "%s: no model.safetensors and no index of such files in this folder", folder);
+    return crumb_fail(err, CRUMB_ERR_IO,
+                      "%s: no model.safetensors and no index of such files in this folder; other names and formats "
+                      "(pytorch_model.bin) are not read",
+                      folder);
 }
 
 /* The folder's own name stands for the model's. */

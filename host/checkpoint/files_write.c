@@ -106,6 +106,22 @@ static void put_token(const crumb_gguf *g, const char *key, cJSON *root, const c
         cJSON_AddNumberToObject(root, name, id);
 }
 
+/* Of what folders of transformers list; else what the GGUF file says. */
+static void put_ends(const crumb_gguf *g, cJSON *root) {
+    const crumb_gguf_value *ends;
+    if (!crumb_gguf_find(g, CRUMB_KEY_ENDS) ||
+        crumb_gguf_get_array(g, CRUMB_KEY_ENDS, true, CRUMB_GGUF_I32, &ends, NULL) != CRUMB_OK) {
+        put_token(g, "tokenizer.ggml.eos_token_id", root, "eos_token_id");
+        return;
+    }
+    cJSON *list = cJSON_AddArrayToObject(root, "eos_token_id");
+    for (uint64_t i = 0; i < ends->array.n; i++) {
+        int32_t id;
+        memcpy(&id, ends->array.data + 4 * i, 4);
+        cJSON_AddItemToArray(list, cJSON_CreateNumber(id));
+    }
+}
+
 static void put_shapes(const crumb_gguf *g, const crumb_hparams *h, const struct family *family, cJSON *root) {
     const struct {
         const char *name;
@@ -131,7 +147,7 @@ static void put_shapes(const crumb_gguf *g, const crumb_hparams *h, const struct
         cJSON_AddTrueToObject(root, "attention_bias");
     cJSON_AddBoolToObject(root, "tie_word_embeddings", crumb_gguf_find_tensor(g, "output.weight") == NULL);
     put_token(g, "tokenizer.ggml.bos_token_id", root, "bos_token_id");
-    put_token(g, "tokenizer.ggml.eos_token_id", root, "eos_token_id");
+    put_ends(g, root);
 }
 
 crumb_status checkpoint_config_make(const crumb_gguf *g, const crumb_hparams *h, cJSON **out, crumb_error *err) {

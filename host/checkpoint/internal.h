@@ -76,6 +76,7 @@ typedef struct checkpoint_config {
         } method;
         uint8_t bits;        /* 2, 3, 4, 8; BITNET: 2; PARETOQ: 0 to 4 as config.json's w_bits, 0 being ternary */
         uint32_t group;      /* weights that share a scale where no g_idx says so; 0: a whole row */
+        bool act_order;      /* GPTQ: columns of a group may stand apart, as g_idx says */
         bool zeros_less_one; /* zero points are stored less one (GPTQ's first version) */
         bool divides;        /* BITNET: by its scales, and not multiplies with them */
         bool online;         /* BITNET: weights are floats, ternary only when they are used */
@@ -95,7 +96,7 @@ void checkpoint_llama3_divisors(double theta, uint32_t head_dim, const checkpoin
 crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, crumb_gguf_builder *keys,
                                     crumb_error *err);
 
-/* ---- vocabulary.c: tokenizer.json, tokenizer_config.json, chat_template.jinja -------------------------------- */
+/* ---- vocabulary.c: tokenizer.json, tokenizer_config.json, generation_config.json, chat_template.jinja ---------- */
 
 /* Adds the tokenizer.* keys. `root`: config.json. */
 crumb_status checkpoint_vocabulary_read(const char *folder, const cJSON *root, const checkpoint_config *c,
@@ -150,14 +151,16 @@ uint64_t checkpoint_row_to(const checkpoint_tensor *t, uint64_t n_rows, uint64_t
 /* How many heads' rows are interleaved in a tensor "blk.N.attn_q.weight" of an architecture; 0: rows stay. */
 uint32_t checkpoint_heads_of(const char *architecture, uint32_t n_heads, uint32_t n_heads_kv, const char *name);
 
-/* ---- packed.c: low-bit weights ------------------------------------------------------------------------------- */
+/* ---- packing.c: config.json's quantization_config ------------------------------------------------------------ */
 
-/* Reads config.json's quantization_config. */
 crumb_status checkpoint_packing_read(const checkpoint_object *quantization, struct checkpoint_packing *out);
 /* Whether a part "qweight" or "weight" of this dtype holds packed weights, from which a tensor is made. */
 bool checkpoint_is_packed(const struct checkpoint_packing *p, const char *part, crumb_dtype dtype);
 /* Whether a part belongs to packed weights that stand beside it. */
 bool checkpoint_is_beside(const struct checkpoint_packing *p, const char *part);
+
+/* ---- packed.c: low-bit weights ------------------------------------------------------------------------------- */
+
 /* The tensor beside t->from whose name ends with `part`; NULL: there is none. */
 const crumb_safetensor *checkpoint_beside(const crumb_safetensors *files, const checkpoint_tensor *t, const char *part);
 /* 32 codes as a stream of bits, lowest first: 4 bytes a bit. */

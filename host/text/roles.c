@@ -128,6 +128,18 @@ static crumb_status set_rstrip(const crumb_gguf *g, crumb_vocab *v, crumb_error 
     return CRUMB_OK;
 }
 
+static crumb_status read_ends(const crumb_gguf *g, crumb_vocab *v, crumb_error *err) {
+    const crumb_gguf_value *ends = NULL;
+    CRUMB_TRY(crumb_gguf_get_array(g, CRUMB_KEY_ENDS, false, CRUMB_GGUF_I32, &ends, err));
+    for (uint64_t i = 0; ends && i < ends->array.n; i++) {
+        uint32_t id;
+        memcpy(&id, ends->array.data + 4 * i, 4);
+        if (id >= v->n_tokens) return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: there is no token %u", CRUMB_KEY_ENDS, id);
+        v->attributes[id] |= CRUMB_TOKEN_ENDS;
+    }
+    return CRUMB_OK;
+}
+
 static crumb_status read_strips(const crumb_gguf *g, crumb_vocab *v, crumb_error *err) {
     const crumb_gguf_value *strips = NULL;
     CRUMB_TRY(crumb_gguf_get_array(g, CRUMB_KEY_STRIPS, false, CRUMB_GGUF_I32, &strips, err));
@@ -155,6 +167,7 @@ crumb_status crumb_vocab_set_roles(const crumb_gguf *g, crumb_vocab *v, int32_t 
         if (id >= 0) v->attributes[id] = (uint16_t)(CRUMB_TOKEN_USER_DEFINED | (v->attributes[id] & CRUMB_TOKEN_ENDS));
     }
     if (eos >= 0) v->attributes[eos] |= CRUMB_TOKEN_ENDS;
+    CRUMB_TRY(read_ends(g, v, err));
     take_back_ends(v);
     int32_t stripper = lstrip_token ? find_name(v, lstrip_token) : -1;
     if (stripper >= 0) v->attributes[stripper] |= CRUMB_TOKEN_LSTRIP;

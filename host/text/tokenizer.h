@@ -5,6 +5,10 @@
 
 #include "host/container/gguf.h"
 
+/* A key of our own, for what a folder of transformers lists and GGUF has no key for: ids of tokens that end a
+ * generation beside EOS and those that are known by name. */
+#define CRUMB_KEY_ENDS "tokenizer.crumb.end_tokens"
+
 typedef struct crumb_tokenizer crumb_tokenizer;
 
 /* Fails with UNSUPPORTED for a tokenizer.ggml.model or .pre that crumb does not implement (named), with FORMAT for a
@@ -17,7 +21,7 @@ uint32_t crumb_tokenizer_n_vocab(const crumb_tokenizer *t);
 int32_t crumb_tokenizer_bos(const crumb_tokenizer *t); /* -1: none */
 int32_t crumb_tokenizer_eos(const crumb_tokenizer *t);
 bool crumb_tokenizer_adds_bos(const crumb_tokenizer *t);
-/* End-of-generation: EOS, EOT and the well-known end tokens by name, as llama.cpp decides it. */
+/* End-of-generation: EOS, EOT and the well-known end tokens by name, as llama.cpp decides it, and CRUMB_KEY_ENDS. */
 bool crumb_tokenizer_ends(const crumb_tokenizer *t, int32_t token);
 
 /* As crumb_model_tokenize in crumb.h. */
