@@ -19,6 +19,11 @@ bool crumb_file_exists(const char *path) {
     return stat(path, &st) == 0;
 }
 
+bool crumb_file_same(const char *a, const char *b) {
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 bool crumb_folder_exists(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);

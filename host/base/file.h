@@ -20,6 +20,7 @@ void crumb_file_map_release(const crumb_file_map *map, size_t offset, size_t siz
 
 bool crumb_file_exists(const char *path);
 bool crumb_folder_exists(const char *path);
+bool crumb_file_same(const char *a, const char *b); /* both exist, and are one file under whatever names */
 /* Size and time of the last change; zeros where it is not there. */
 void crumb_file_stamp(const char *path, uint64_t *size, int64_t *modified_ns);
 bool crumb_file_writable(const char *path); /* by this user; devices too */

@@ -362,8 +362,8 @@ crumb_status crumb_gptq_writer_read(const crumb_gptq_writer *w, size_t index, cr
 /* ---- the rest ------------------------------------------------------------------------------------------------ */
 
 static crumb_status copy_others(const crumb_gptq_form *f, crumb_error *err) {
-    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                                        "generation_config.json", "chat_template.jinja"};
+    static const char *const names[] = {"tokenizer.json",         "tokenizer_config.json", "special_tokens_map.json",
+                                        "generation_config.json", "chat_template.jinja",   "chat_template.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *text;
         size_t n;
@@ -376,11 +376,11 @@ static crumb_status copy_others(const crumb_gptq_form *f, crumb_error *err) {
 }
 
 crumb_status crumb_gptq_writer_finish(crumb_gptq_writer *w, crumb_error *err) {
-    CRUMB_TRY(crumb_file_writer_finish(w->out, err));
     if (crumb_folder_exists(w->form.from_path))
         CRUMB_TRY(copy_others(&w->form, err));
     else
         CRUMB_TRY(checkpoint_vocabulary_write(w->form.from, w->form.to, err));
+    CRUMB_TRY(crumb_file_writer_finish(w->out, err)); /* behind what may fail still: what is done can be taken up */
     char *text = cJSON_Print(w->config);
     if (!text) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for config.json");
     const crumb_status status = checkpoint_write_text(w->form.to, "config.json", text, strlen(text), err);

@@ -398,6 +398,12 @@ void crumb_gguf_close(crumb_gguf *g) {
 const char *crumb_gguf_path(const crumb_gguf *g) {
     return g->parts[0].path;
 }
+uint32_t crumb_gguf_n_parts(const crumb_gguf *g) {
+    return g->n_parts;
+}
+const char *crumb_gguf_part_path(const crumb_gguf *g, uint32_t part) {
+    return g->parts[part].path;
+}
 uint32_t crumb_gguf_version(const crumb_gguf *g) {
     return g->parts[0].header.version;
 }

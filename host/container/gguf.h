@@ -75,6 +75,8 @@ crumb_status crumb_gguf_open_memory(const void *data, size_t n_bytes, const char
 void crumb_gguf_close(crumb_gguf *g);
 
 const char *crumb_gguf_path(const crumb_gguf *g);
+uint32_t crumb_gguf_n_parts(const crumb_gguf *g); /* files that it is split into; 1 where it is whole */
+const char *crumb_gguf_part_path(const crumb_gguf *g, uint32_t part);
 uint32_t crumb_gguf_version(const crumb_gguf *g);
 uint64_t crumb_gguf_data_bytes(const crumb_gguf *g); /* all tensors together */
 

@@ -135,5 +135,6 @@ static int dispatch(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away is noticed when writing */
+    signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
     return cli_finish_output(dispatch(argc, argv));
 }

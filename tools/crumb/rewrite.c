@@ -9,8 +9,36 @@
 #include "tools/crumb/json_util.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static crumb_folder_entry entries[4096]; /* of the folder that a model is read from */
+
+static size_t list_files(const char *model) {
+    return crumb_folder_list(model, "", entries, sizeof entries / sizeof *entries);
+}
+
+static bool is_in_folder(const char *model, const char *file) {
+    char path[4096];
+    const size_t n = list_files(model);
+    for (size_t i = 0; i < n; i++) {
+        const int length = snprintf(path, sizeof path, "%s/%s", model, entries[i].name);
+        if (length > 0 && (size_t)length < sizeof path && crumb_file_same(path, file)) return true;
+    }
+    return false;
+}
+
+/* Writing over what is read would leave no model with the weights that there were. */
+static crumb_status check_not_read(const rewriting *r, crumb_error *err) {
+    const char *model = r->options->model;
+    bool is_read = crumb_folder_exists(model) && is_in_folder(model, r->out);
+    for (uint32_t i = 0; i < crumb_gguf_n_parts(r->from); i++)
+        is_read = is_read || crumb_file_same(crumb_gguf_part_path(r->from, i), r->out);
+    if (!is_read) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_ARGUMENT, "%s: is a file of the model that is read; give another one to write",
+                      r->out);
+}
 
 crumb_status rewriting_open(rewriting *r, const char *out, crumb_error *err) {
     cli_catch_interrupt();
@@ -18,6 +46,7 @@ crumb_status rewriting_open(rewriting *r, const char *out, crumb_error *err) {
     if (crumb_folder_exists(out))
         return crumb_fail(err, CRUMB_ERR_ARGUMENT, "%s: is a folder; give the name of a file to write", out);
     CRUMB_TRY(crumb_checkpoint_open_any(r->options->model, &r->from, err));
+    CRUMB_TRY(check_not_read(r, err));
     const size_t n = crumb_gguf_n_tensors(r->from);
     CRUMB_TRY(crumb_calloc(n, sizeof *r->types, "the list of tensors", (void **)&r->types, err));
     CRUMB_TRY(crumb_calloc(n, sizeof *r->methods, "the list of tensors", (void **)&r->methods, err));
@@ -41,14 +70,13 @@ static uint64_t add_stamp(uint64_t hash, const char *name, uint64_t size, int64_
 
 /* Of the files that the model is read from: another size or time means another model. */
 uint64_t rewriting_identity(const char *model) {
-    static crumb_folder_entry entries[4096];
     uint64_t hash = 0xcbf29ce484222325u, size;
     int64_t modified_ns;
     if (!crumb_folder_exists(model)) {
         crumb_file_stamp(model, &size, &modified_ns);
         return add_stamp(hash, "", size, modified_ns);
     }
-    const size_t n = crumb_folder_list(model, "", entries, sizeof entries / sizeof *entries);
+    const size_t n = list_files(model);
     for (size_t i = 0; i < n; i++) hash = add_stamp(hash, entries[i].name, entries[i].size, entries[i].modified_ns);
     return hash;
 }
