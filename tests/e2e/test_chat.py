@@ -91,6 +91,18 @@ class Turns(CommandTest):
         self.fails(2, "run", "-cnv", "--chat-template", "{{ raise_exception('no') }}", says="the template refuses this: no")
         self.fails(1, "run", "-cnv", "--chat-template-file", "/nonexistent/t", says="/nonexistent/t")
 
+    def test_a_byte_0_cuts_nothing_off(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "text")
+            with open(path, "wb") as f:
+                f.write(b"[]\0 {{ x }}")
+            self.fails(3, *CHAT, "-st", "-p", "x", "--tools", path, says=f"{path}: a byte 0")
+            self.fails(3, "run", "-st", "-p", "x", "--chat-template-file", path, says=f"{path}: a byte 0")
+            self.fails(2, *CHAT, "-st", "-f", path, says="the prompt: a byte 0")
+            self.assertGreater(events(self.succeeds("run", "-f", path, "-n", "0", "--json"), "end")[0]["n_prompt"], 4)
+        self.fails(2, *CHAT, "-e", "-p", r"a\x00b", says="the prompt: a byte 0")
+        self.fails(2, *CHAT, input="One\nday\0she\n", says="standard input: a byte 0")
+
     def test_a_template_that_does_not_work_is_named(self):
         """A file's, and a model's: with the model's path; a prompt by itself needs none of it."""
         with tempfile.TemporaryDirectory() as folder:

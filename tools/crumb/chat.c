@@ -153,11 +153,18 @@ static crumb_status answer(chat *c, crumb_error *err) {
 
 /* ---- the conversation -------------------------------------------------------------------------------------- */
 
+/* A text ends at a byte 0, and nobody would see what is cut off. */
+static crumb_status read_text(const char *path, char **text, crumb_error *err) {
+    size_t n;
+    CRUMB_TRY(cli_read_file(path, text, &n, err));
+    if (strlen(*text) == n) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: a byte 0 in it; the file is damaged", path);
+}
+
 static crumb_status read_options(chat *c, crumb_error *err) {
     const cli_options *o = c->run->options;
-    size_t n;
-    if (o->tools) CRUMB_TRY(cli_read_file(o->tools, &c->tools, &n, err));
-    if (o->chat_template_file) CRUMB_TRY(cli_read_file(o->chat_template_file, &c->template_text, &n, err));
+    if (o->tools) CRUMB_TRY(read_text(o->tools, &c->tools, err));
+    if (o->chat_template_file) CRUMB_TRY(read_text(o->chat_template_file, &c->template_text, err));
     c->template = o->chat_template_file ? c->template_text : o->chat_template;
     if (!o->system_prompt) return CRUMB_OK;
     CRUMB_TRY(add_copy(c, "system", o->system_prompt, strlen(o->system_prompt), err));
@@ -178,6 +185,8 @@ static crumb_status try_template(chat *c, crumb_error *err) {
 static crumb_status talk(chat *c, crumb_error *err) {
     run_state *r = c->run;
     cli_line_end end = CLI_LINE_READ;
+    if (r->prompt && memchr(r->prompt, 0, r->prompt_bytes))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "the prompt: a byte 0 in it, which a message cannot have");
     if (r->prompt) CRUMB_TRY(add_copy(c, "user", r->prompt, r->prompt_bytes, err));
     for (bool given = r->prompt != NULL;; given = false) {
         if (!given) CRUMB_TRY(next_message(c, &end, err));

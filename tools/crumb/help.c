@@ -46,9 +46,12 @@ static const char *rule_name(crumb_act_rule rule) {
 }
 
 static void print_formats(void) {
-    cli_print("GGUF version 3, also split files; folders as transformers writes them (config.json, safetensors, "
-              "tokenizer.json). Architectures: %s. Tensor types:\n\n",
-              crumb_arch_names());
+    cli_print(
+        "GGUF versions 2 and 3, also split files; folders as transformers writes them (config.json, "
+        "safetensors,\ntokenizer.json): in bf16, f16 or f32, packed as BitNet, GPTQ (versions 1 and 2; 2, 3, 4 and "
+        "8 bits) or\nAWQ (4 bits, gemm) have it, or trained on few levels as ParetoQ does. Architectures: %s. "
+        "Tensor types:\n\n",
+        crumb_arch_names());
     cli_print("  %-12s %12s %6s  %s\n", "type", "bits/weight", "codes", "activations by default");
     for (int t = 0; t < CRUMB_TYPE_GGUF_COUNT; t++) {
         const crumb_type_info *info = crumb_type_get_info((crumb_type)t);

@@ -27,9 +27,10 @@ bool cli_lines_edited(const cli_lines *l) {
     return l->edited;
 }
 
-/* Fails only without memory. */
 static crumb_status copy_line(const char *line, size_t n, char **out, crumb_error *err) {
     while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
+    if (memchr(line, 0, n))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "standard input: a byte 0 in a line, which a message cannot have");
     *out = strndup(line, n);
     return *out ? CRUMB_OK : crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for a line of %zu bytes", n);
 }

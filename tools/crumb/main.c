@@ -75,7 +75,8 @@ const cli_subcommand cli_subcommands[] = {
      "ParetoQ trained on few levels become Q1_0, TQ2_0, Q2_K or Q4_0 likewise. Scales of all these are f16: one that "
      "is not (ParetoQ's may be f32, and run as such) is rounded, which moves no weight by more than 1/2048 of it. "
      "Until all is there the file is called "
-     "OUT.partial; the same command takes up what an earlier run left of it.",
+     "OUT.partial; the same command takes up what an earlier run left of it. The model's own files are never "
+     "written over.",
      cli_convert},
     {"quantize", CLI_QUANTIZE, "IN OUT TYPE [options]", "write a model with weights of fewer bits",
      "Writes a model's weights in another type, each rounded to the nearest code: F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
@@ -94,7 +95,7 @@ const cli_subcommand cli_subcommands[] = {
      "lose most of what they know ('crumb perplexity' tells). Other methods need memory for one tensor. Until all is "
      "there the file "
      "is called OUT.partial, and a folder has no config.json; the same command takes up what an earlier run left of "
-     "it.",
+     "it. The model's own files are never written over.",
      cli_quantize},
     {"help", CLI_HELP, "[TOPIC] [options]", "explain a command or a topic",
      "Explains a command or a topic: errors, environment, formats, coming-from-llama.cpp.", cli_help},
