@@ -9,7 +9,7 @@ import time
 import unittest
 
 from command import MODEL, crumb, start
-from quantizing import SMALL, QuantizeTest
+from quantizing import SMALL, QuantizeTest, read_safetensors
 
 
 def read(path):
@@ -86,6 +86,16 @@ class Ended(QuantizeTest):
             self.assertEqual(sorted(os.listdir(out)), sorted(os.listdir(whole)))
             shutil.rmtree(whole)
             shutil.rmtree(out)
+
+    def test_a_small_file_that_fails_loses_no_weights(self):
+        out = os.path.join(self.folder, "out")
+        os.makedirs(os.path.join(out, "tokenizer.json.partial"))
+        self.fails(1, "quantize", SMALL, out, "GPTQ4", "--group-size", 32, says="tokenizer.json.partial: Is a directory")
+        self.assertFalse(os.path.exists(os.path.join(out, "model.safetensors")))
+        os.rmdir(os.path.join(out, "tokenizer.json.partial"))
+        done = json.loads(self.succeeds("quantize", SMALL, out, "GPTQ4", "--group-size", 32, "--json").stdout)
+        packed = [name for name in read_safetensors(os.path.join(out, "model.safetensors")) if name.endswith(".qweight")]
+        self.assertEqual(done["n_matrices_taken_up"], len(packed))
 
     def test_folders_that_cannot_be_written(self):
         os.chmod(self.folder, 0o555)
