@@ -1,6 +1,7 @@
 #include "tests/model/fixture.h"
 
 #include <glob.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -70,4 +71,50 @@ const float *fixture_logits(const fixture *f, crumb_activation activation) {
         if (f->activation[s] == activation) return f->logits[s];
     }
     return NULL;
+}
+
+/* ---- logits -------------------------------------------------------------------------------------------------- */
+
+typedef struct rows {
+    float *logits;
+    uint32_t n_vocab;
+} rows;
+
+static crumb_status keep_row(void *user, size_t index, const float *logits) {
+    const rows *to = user;
+    memcpy(to->logits + index * to->n_vocab, logits, to->n_vocab * sizeof *logits);
+    return CRUMB_OK;
+}
+
+void score_tokens(const char *model_path, const int32_t *tokens, size_t n_tokens, uint32_t n_vocab,
+                  crumb_activation activation, float *logits) {
+    crumb_model_params params = crumb_model_params_default();
+    crumb_session_params session_params = crumb_session_params_default();
+    rows to = {logits, n_vocab};
+    crumb_model_info info;
+    crumb_model *model;
+    crumb_session *session;
+    crumb_error err = {0};
+    params.device = "cpu";
+    params.n_threads = 1;
+    session_params.n_ctx = 32;
+    session_params.activation = activation;
+    if (crumb_model_open(model_path, &params, &model, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    crumb_model_get_info(model, &info);
+    assert_int_equal(info.n_vocab, n_vocab);
+    if (crumb_session_create(model, &session_params, &session, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    if (crumb_session_score(session, tokens, n_tokens, 0, keep_row, &to, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    crumb_session_destroy(session);
+    crumb_model_close(model);
+}
+
+double squared_error(const float *found, const float *wanted, size_t n) {
+    double error = 0, sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double x = (double)wanted[i], d = (double)found[i] - x;
+        error += d * d;
+        sum += x * x;
+    }
+    assert_true(sum > 0 && isfinite(sum));
+    return error / sum;
 }

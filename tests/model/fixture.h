@@ -21,6 +21,13 @@ fixture *fixtures_load(size_t *n);
 void fixtures_free(fixture *fixtures, size_t n);
 const float *fixture_logits(const fixture *f, crumb_activation activation); /* NULL: the model has no such set */
 
+/* The logits of all tokens, [n_tokens][n_vocab], on one thread of the CPU; fails the test where a model does not open.
+ */
+void score_tokens(const char *model_path, const int32_t *tokens, size_t n_tokens, uint32_t n_vocab,
+                  crumb_activation activation, float *logits);
+/* Squared error of n numbers by the squared size of what they are compared with, which is neither 0 nor infinite. */
+double squared_error(const float *found, const float *wanted, size_t n);
+
 /* A whole file. *n_bytes excludes the NUL that follows the bytes. Freed by the caller. */
 uint8_t *read_whole_file(const char *path, size_t *n_bytes);
 

@@ -234,44 +234,15 @@ static void checkpoints_answer_as_transformers_does(void **state) {
     fixtures_free(fixtures, n);
 }
 
-static crumb_status keep_logits(void *user, size_t index, const float *logits) {
-    float(*const rows)[MAX_VOCAB] = user;
-    if (index < MAX_ROWS) memcpy(rows[index], logits, sizeof rows[index]);
-    return CRUMB_OK;
-}
-
-static void score_quantized(const fixture *f, const char *path, float (*rows)[MAX_VOCAB]) {
-    crumb_model_params params = crumb_model_params_default();
-    crumb_session_params session_params = crumb_session_params_default();
-    crumb_model *model;
-    crumb_session *session;
-    crumb_error err = {0};
-    params.device = "cpu";
-    params.n_threads = 2;
-    session_params.n_ctx = 32;
-    if (crumb_model_open(path, &params, &model, &err) != CRUMB_OK) fail_msg("%s", err.message);
-    if (crumb_session_create(model, &session_params, &session, &err) != CRUMB_OK) fail_msg("%s", err.message);
-    if (crumb_session_score(session, f->tokens, f->n_tokens, 0, keep_logits, rows, &err) != CRUMB_OK)
-        fail_msg("%s", err.message);
-    crumb_session_destroy(session);
-    crumb_model_close(model);
-}
-
 /* A group has the same weights and activations wherever its columns stand: int8 activations have the same scales and
  * the same sums; norms and the output matrix, whose columns stand elsewhere too, add floats up in another order. */
 static void compare_ordered(const fixture *f, const char *in_place, const char *in_order) {
-    static float plain[MAX_ROWS][MAX_VOCAB], ordered[MAX_ROWS][MAX_VOCAB];
-    double error = 0, sum = 0;
-    assert_true(f->n_tokens <= MAX_ROWS && f->n_vocab == MAX_VOCAB);
-    score_quantized(f, in_place, plain);
-    score_quantized(f, in_order, ordered);
-    for (size_t i = 0; i < f->n_tokens; i++)
-        for (size_t j = 0; j < MAX_VOCAB; j++) {
-            const double x = (double)plain[i][j], d = (double)ordered[i][j] - x;
-            error += d * d;
-            sum += x * x;
-        }
-    if (!(error <= 1e-11 * sum)) fail_msg("%s: squared error %g of %g", in_order, error, sum);
+    static float plain[MAX_ROWS * MAX_VOCAB], ordered[MAX_ROWS * MAX_VOCAB];
+    assert_true(f->n_tokens <= MAX_ROWS && f->n_vocab <= MAX_VOCAB);
+    score_tokens(in_place, f->tokens, f->n_tokens, f->n_vocab, CRUMB_ACTIVATION_AUTO, plain);
+    score_tokens(in_order, f->tokens, f->n_tokens, f->n_vocab, CRUMB_ACTIVATION_AUTO, ordered);
+    const double error = squared_error(ordered, plain, (size_t)f->n_tokens * f->n_vocab);
+    if (!(error <= 1e-11)) fail_msg("%s: squared error %g", in_order, error);
 }
 
 static void act_order_computes_the_same(void **state) {

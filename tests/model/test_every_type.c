@@ -169,46 +169,10 @@ static void save(const model *m, const char *path) {
 
 /* ---- logits ---------------------------------------------------------------------------------------------------- */
 
-static crumb_status keep(void *user, size_t index, const float *logits) {
-    float(*const rows)[VOCAB] = user;
-    memcpy(rows[index], logits, sizeof rows[index]);
-    return CRUMB_OK;
-}
-
-static void score(const char *path, crumb_activation activation, float (*rows)[VOCAB]) {
-    static const int32_t tokens[N_TOKENS] = {3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 3, 2};
-    crumb_model_params params = crumb_model_params_default();
-    crumb_session_params session_params = crumb_session_params_default();
-    crumb_model *opened;
-    crumb_session *session;
-    crumb_error err = {0};
-    params.device = "cpu";
-    params.n_threads = 1;
-    session_params.n_ctx = 32;
-    session_params.activation = activation;
-    if (crumb_model_open(path, &params, &opened, &err) != CRUMB_OK) fail_msg("%s", err.message);
-    if (crumb_session_create(opened, &session_params, &session, &err) != CRUMB_OK) fail_msg("%s", err.message);
-    if (crumb_session_score(session, tokens, N_TOKENS, 0, keep, rows, &err) != CRUMB_OK) fail_msg("%s", err.message);
-    crumb_session_destroy(session);
-    crumb_model_close(opened);
-}
-
-/* Squared error by squared size of what is compared with. */
-static double distance(float (*a)[VOCAB], float (*b)[VOCAB]) {
-    double error = 0, sum = 0;
-    for (size_t i = 0; i < N_TOKENS; i++)
-        for (size_t j = 0; j < VOCAB; j++) {
-            const double x = (double)b[i][j], d = (double)a[i][j] - x;
-            error += d * d;
-            sum += x * x;
-        }
-    assert_true(sum > 0 && isfinite(sum));
-    return error / sum;
-}
-
 /* *worst: of all so far, with float activations and with the type's own. */
 static void compare(const char *architecture, crumb_type type, double worst[2]) {
-    static float expected[N_TOKENS][VOCAB], got[N_TOKENS][VOCAB];
+    static const int32_t tokens[N_TOKENS] = {3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 3, 2};
+    static float expected[N_TOKENS * VOCAB], got[N_TOKENS * VOCAB];
     static const double allowed[2] = {1e-8, 3e-3};
     char path[] = "/tmp/crumb-type-XXXXXX", other[] = "/tmp/crumb-type-XXXXXX";
     model m;
@@ -219,10 +183,10 @@ static void compare(const char *architecture, crumb_type type, double worst[2]) 
     as_floats(&m);
     save(&m, other);
     free_tensors(&m);
-    score(other, CRUMB_ACTIVATION_FLOAT, expected);
+    score_tokens(other, tokens, N_TOKENS, VOCAB, CRUMB_ACTIVATION_FLOAT, expected);
     for (int own = 0; own < 2; own++) {
-        score(path, own ? CRUMB_ACTIVATION_AUTO : CRUMB_ACTIVATION_FLOAT, got);
-        const double d = distance(got, expected);
+        score_tokens(path, tokens, N_TOKENS, VOCAB, own ? CRUMB_ACTIVATION_AUTO : CRUMB_ACTIVATION_FLOAT, got);
+        const double d = squared_error(got, expected, N_TOKENS * VOCAB);
         if (!(d <= allowed[own]))
             fail_msg("%s of %s: squared error %g of what F32 has", architecture, crumb_type_get_info(type)->name, d);
         if (d > worst[own]) worst[own] = d;
