@@ -528,8 +528,8 @@ static crumb_status run_any(crumb_pipeline *p, crumb_bucket bucket, const crumb_
     return p->model->split_always ? run_pair_row(p, rows, err) : run_row(p, rows, err);
 }
 
-crumb_status crumb_pipeline_run(crumb_pipeline *p, crumb_bucket bucket, const crumb_row *rows, uint32_t n,
-                                crumb_error *err) {
+crumb_status crumb_pipeline_run(crumb_pipeline *p, crumb_phase phase, crumb_bucket bucket, const crumb_row *rows,
+                                uint32_t n, crumb_error *err) {
     const uint64_t start = crumb_now_ns(), start_ticks = crumb_ticks();
     p->last = NULL;
     p->by_pair = false;
@@ -540,8 +540,7 @@ crumb_status crumb_pipeline_run(crumb_pipeline *p, crumb_bucket bucket, const cr
     const double ns = (double)(crumb_now_ns() - start);
     for (size_t u = 0; u < p->model->n_units; u++)
         crumb_watch_span(&p->watch, u, p->times.predicted_ns[u], ns * (double)p->times.ticks[u] / (double)ticks);
-    crumb_watch_run(&p->watch, bucket == CRUMB_BUCKET_ONE ? CRUMB_PHASE_DECODE : CRUMB_PHASE_PREFILL, n,
-                    ns - p->aside_ns);
+    crumb_watch_run(&p->watch, phase, bucket == CRUMB_BUCKET_ONE, n, ns - p->aside_ns);
     return CRUMB_OK;
 }
 

@@ -35,9 +35,9 @@ void crumb_pipeline_destroy(crumb_pipeline *p);
 crumb_bucket crumb_pipeline_bucket(const crumb_pipeline *p, size_t n_rows); /* for n_rows of which one has an output */
 uint32_t crumb_pipeline_rows(const crumb_pipeline *p, crumb_bucket bucket); /* that it takes */
 
-/* Evaluates n rows behind those that are in the caches. */
-crumb_status crumb_pipeline_run(crumb_pipeline *p, crumb_bucket bucket, const crumb_row *rows, uint32_t n,
-                                crumb_error *err);
+/* Evaluates n rows behind those that are in the caches. `phase`: what they are told as by crumb_pipeline_explain. */
+crumb_status crumb_pipeline_run(crumb_pipeline *p, crumb_phase phase, crumb_bucket bucket, const crumb_row *rows,
+                                uint32_t n, crumb_error *err);
 /* The unit at which the last run, or reading its results, has failed; NULL: none. */
 const crumb_engine_unit *crumb_pipeline_failed(const crumb_pipeline *p);
 

@@ -15,6 +15,7 @@ struct crumb_session {
     crumb_row *rows; /* n_batch */
     int32_t *tokens; /* those in the context; n_ctx */
     size_t n_tokens;
+    crumb_phase phase;   /* that those which are fed belong to */
     const float *logits; /* NULL: none, or not yet read from the device */
     const float *top;    /* values, then tokens; NULL: none */
     bool has_output;     /* of the last token fed */
@@ -128,7 +129,7 @@ static crumb_status try_evaluate(crumb_session *s, crumb_bucket bucket, const in
         s->rows[i] =
             (crumb_row){.token = tokens[i], .position = (uint32_t)(s->n_tokens + i), .wants_output = i >= first_output};
     forget_logits(s);
-    CRUMB_TRY(crumb_pipeline_run(s->pipeline, bucket, s->rows, n, err));
+    CRUMB_TRY(crumb_pipeline_run(s->pipeline, s->phase, bucket, s->rows, n, err));
     if (first_output < n) CRUMB_TRY(crumb_pipeline_top(s->pipeline, &s->top, err));
     if (first_output < n && !s->top) CRUMB_TRY(crumb_pipeline_logits(s->pipeline, &s->logits, &n_outputs, err));
     s->has_output = first_output < n;
@@ -142,7 +143,7 @@ static crumb_status feed_again(crumb_session *s, crumb_pipeline *to, crumb_error
         const uint32_t n = left < s->params.n_batch ? (uint32_t)left : s->params.n_batch;
         for (uint32_t i = 0; i < n; i++)
             s->rows[i] = (crumb_row){.token = s->tokens[done + i], .position = (uint32_t)(done + i)};
-        CRUMB_TRY(crumb_pipeline_run(to, crumb_pipeline_bucket(to, n), s->rows, n, err));
+        CRUMB_TRY(crumb_pipeline_run(to, CRUMB_PHASE_PREFILL, crumb_pipeline_bucket(to, n), s->rows, n, err));
         done += n;
     }
     return CRUMB_OK;
@@ -215,6 +216,7 @@ crumb_status crumb_session_feed(crumb_session *s, const int32_t *tokens, size_t 
     CRUMB_TRY(check_tokens(s, tokens, n_tokens, err));
     uint64_t start = crumb_now_ns();
     bool decoding = n_tokens == 1 && s->n_tokens > 0;
+    s->phase = decoding ? CRUMB_PHASE_DECODE : CRUMB_PHASE_PREFILL;
     for (size_t done = 0; done < n_tokens;) {
         if (!decoding) CRUMB_TRY(stop_if_asked(s, err));
         size_t left = n_tokens - done;
@@ -234,6 +236,7 @@ crumb_status crumb_session_score(crumb_session *s, const int32_t *tokens, size_t
     CRUMB_TRY(check_tokens(s, tokens, n_tokens, err));
     uint64_t start = crumb_now_ns();
     size_t n_vocab = s->model->net.hparams.vocab_size;
+    s->phase = CRUMB_PHASE_PREFILL;
     for (size_t done = 0; done < n_tokens;) {
         CRUMB_TRY(stop_if_asked(s, err));
         bool wanted = done + s->params.n_batch > first; /* batches before `first` need no logits */

@@ -43,8 +43,7 @@ double crumb_watch_predict_batch(const crumb_model *m, size_t unit, uint32_t fir
                                  uint32_t n_past) {
     const int device = device_of(m, unit);
     const crumb_cost_phase phase = {.n_rows = n_rows, .n_batch = n_rows, .n_past = n_past};
-    const bool known = device >= 0 && n_rows >= FEWEST_ROWS;
-    return known ? crumb_engine_advice_predict(m->advice, (size_t)device, first, end, &phase) : 0;
+    return device < 0 ? 0 : crumb_engine_advice_predict(m->advice, (size_t)device, first, end, &phase);
 }
 
 /* Split layers on devices that take `factor` times as long as the profile says. */
@@ -119,22 +118,24 @@ void crumb_watch_pair(crumb_watch *w, const crumb_watch_split *predicted, uint32
 void crumb_watch_pair_batch(crumb_watch *w, const crumb_model *m, double share, uint32_t n_rows, uint32_t n_past,
                             double wall_ns) {
     const crumb_cost_phase phase = {.n_rows = n_rows, .n_batch = n_rows, .n_past = n_past};
-    const bool known = device_of(m, 0) > 0 && n_rows >= FEWEST_ROWS;
+    const bool known = device_of(m, 0) > 0;
     double parts[2], exchange;
     crumb_watch_span(w, CRUMB_WATCH_PAIR, known ? split_ns(m, share, as_measured, &phase, parts, &exchange) : 0,
                      wall_ns);
 }
 
-void crumb_watch_run(crumb_watch *w, crumb_phase phase, uint32_t n_rows, double all_ns) {
+void crumb_watch_run(crumb_watch *w, crumb_phase phase, bool single, uint32_t n_rows, double all_ns) {
+    const crumb_phase as = single ? CRUMB_PHASE_DECODE : CRUMB_PHASE_PREFILL;
+    const bool tells = single || n_rows >= FEWEST_ROWS;
     double predicted = 0, measured = 0;
     for (size_t u = 0; u < CRUMB_WATCH_UNITS; u++) {
-        crumb_watch_ratios *r = &w->ratios[u][phase];
-        predicted += w->factor[u][phase] * w->predicted_ns[u];
+        crumb_watch_ratios *r = &w->ratios[u][as];
+        predicted += w->factor[u][as] * w->predicted_ns[u];
         measured += w->measured_ns[u];
-        if (w->predicted_ns[u] > 0) push(r, w->measured_ns[u] / w->predicted_ns[u]);
+        if (tells && w->predicted_ns[u] > 0) push(r, w->measured_ns[u] / w->predicted_ns[u]);
         w->predicted_ns[u] = w->measured_ns[u] = 0;
     }
-    if (phase == CRUMB_PHASE_DECODE) {
+    if (single) {
         push(&w->overhead_us, (all_ns - measured) * 1e-3);
         w->n_single++;
     }

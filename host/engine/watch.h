@@ -18,15 +18,16 @@ typedef struct crumb_watch_ratios {
 } crumb_watch_ratios;
 
 typedef struct crumb_watch_phase {
-    uint64_t n_rows;                  /* of runs that were predicted */
+    uint64_t n_rows;                  /* of a prompt, or decoded; those that were predicted */
     double predicted_ns, measured_ns; /* of all of them; predicted: by the profile and earlier sessions */
 } crumb_watch_phase;
 
 typedef struct crumb_watch {
     double factor[CRUMB_WATCH_UNITS][CRUMB_PHASE_COUNT]; /* by which earlier sessions correct predictions */
-    crumb_watch_phase phase[CRUMB_PHASE_COUNT];          /* decoding: of single rows */
-    crumb_watch_ratios ratios[CRUMB_WATCH_UNITS][CRUMB_PHASE_COUNT];
-    crumb_watch_ratios together[CRUMB_ENGINE_MAX_UNITS]; /* of each unit's part of split layers */
+    crumb_watch_phase phase[CRUMB_PHASE_COUNT];
+    crumb_watch_ratios ratios[CRUMB_WATCH_UNITS][CRUMB_PHASE_COUNT]; /* decoding: of single rows; prefill: of 32 or
+                                                                      * more, which throughput bounds */
+    crumb_watch_ratios together[CRUMB_ENGINE_MAX_UNITS];             /* of each unit's part of split layers */
     crumb_watch_ratios overhead_us; /* of single rows: what passed outside of the devices' work, moving keys and values
                                      * apart */
     uint64_t n_single;
@@ -50,7 +51,7 @@ void crumb_watch_init(crumb_watch *w, const crumb_model *m);
 
 /* Zeros where nothing is predicted for this model. `unit`: of its units. */
 crumb_watch_line crumb_watch_predict_row(const crumb_model *m, size_t unit, uint32_t first, uint32_t end);
-/* Of many rows behind n_past positions, in ns; of few of them nothing is predicted either. */
+/* Of several rows behind n_past positions, in ns. */
 double crumb_watch_predict_batch(const crumb_model *m, size_t unit, uint32_t first, uint32_t end, uint32_t n_rows,
                                  uint32_t n_past);
 /* The same of all layers, split: `share` of each on the first unit. From now on the pair's rows are expected to differ
@@ -63,11 +64,12 @@ void crumb_watch_span(crumb_watch *w, size_t unit, double predicted_ns, double m
  */
 void crumb_watch_pair(crumb_watch *w, const crumb_watch_split *predicted, uint32_t n_past, const double busy_ns[2],
                       double wall_ns);
-/* Many rows of split layers have; for few of them nothing is predicted. `share` as of crumb_watch_predict_split. */
+/* Several rows of split layers have. `share` as of crumb_watch_predict_split. */
 void crumb_watch_pair_batch(crumb_watch *w, const crumb_model *m, double share, uint32_t n_rows, uint32_t n_past,
                             double wall_ns);
-/* All spans of a run have, in all_ns without what moved keys and values. */
-void crumb_watch_run(crumb_watch *w, crumb_phase phase, uint32_t n_rows, double all_ns);
+/* All spans of a run have, in all_ns without what moved keys and values. `single`: planned for one row, as decoded ones
+ * are, though a prompt may have it as well. */
+void crumb_watch_run(crumb_watch *w, crumb_phase phase, bool single, uint32_t n_rows, double all_ns);
 
 /* The median of what is known of a unit in a phase; 0: too little. */
 double crumb_watch_ratio(const crumb_watch *w, size_t unit, crumb_phase phase);

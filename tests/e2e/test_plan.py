@@ -1,6 +1,7 @@
 """crumb plan: placements on known machines, the paper's published results, and this machine once it is measured."""
 import json
 import os
+import re
 import tempfile
 import unittest
 
@@ -153,6 +154,39 @@ class Paper(Plan):
         page = self.succeeds("plan", "--kernels", "paper").stdout
         self.assertIn("bmg gpu0, Llama3-8B 2-bit, tok/s", page)
         self.assertLessEqual(max(map(len, page.splitlines()[:60])), 100)
+
+
+class Explained(Plan):
+    """Of a run both phases are told, predicted and measured: all tokens that were fed, a prompt's also where they are few,
+    or where one is left over behind a whole batch."""
+    CPU = ["--device", "cpu", "--profile", "lnl"]
+    SMALL = "One day a small dog "
+
+    def explained(self, prompt, *more):
+        done = self.succeeds("run", "-n", "8", "--ignore-eos", "--explain", "-p", prompt, *self.CPU, *more)
+        told = dict(re.findall(r"explain: (prefill|decode) of (\d+) tokens: predicted [0-9.]+ ms(?: each)?, "
+                               r"measured [0-9.]+ \([+-][0-9]+ %\)", done.stderr))
+        done = self.succeeds("run", "-n", "8", "--ignore-eos", "--explain", "--json", "-p", prompt, *self.CPU, *more)
+        end = json.loads(done.stdout.splitlines()[-1])
+        explained = end["explain"]
+        for phase, n in (("prefill", end["n_prompt"]), ("decode", end["n_decode"])):
+            self.assertEqual((explained[phase]["n_tokens"], told[phase]), (n, str(n)))
+            self.assertGreater(explained[phase]["predicted_ms"], 0)
+            self.assertGreater(explained[phase]["measured_ms"], 0)
+        return explained, end["n_prompt"]
+
+    def test_prompts_of_all_lengths(self):
+        for prompt in ("", "One", self.SMALL, 4 * self.SMALL, 20 * self.SMALL):
+            explained, n = self.explained(prompt)
+            plan = self.plan(*self.CPU, "--prompt", str(n))
+            self.assertAlmostEqual(explained["prefill"]["predicted_ms"] / plan["ttft_ms"], 1, places=5, msg=f"{n} tokens")
+            learned = {r["phase"] for r in explained["ratios"]}
+            self.assertEqual("prefill" in learned, n >= 32)  # few rows tell nothing of throughput
+
+    def test_a_token_behind_a_batch(self):
+        explained, n = self.explained(20 * self.SMALL)
+        behind, _ = self.explained(20 * self.SMALL, "-ub", str(n - 1))
+        self.assertGreater(behind["prefill"]["predicted_ms"], explained["prefill"]["predicted_ms"])
 
 
 class ThisMachine(Plan):

@@ -99,7 +99,7 @@ static void decode_split(scene *s, const crumb_profile *truth, double share) {
     const double wall_ns = true_ns(s, truth, share, busy_ns);
     for (int i = 0; i < TOKENS; i++) {
         crumb_watch_pair(&w, &predicted, N_PAST, busy_ns, wall_ns);
-        crumb_watch_run(&w, CRUMB_PHASE_DECODE, 1, wall_ns);
+        crumb_watch_run(&w, CRUMB_PHASE_DECODE, true, 1, wall_ns);
     }
     crumb_watch_learn(&w, &s->model);
 }
@@ -202,12 +202,38 @@ static void alone_is_another_matter(void **state) {
     tear_down(&s);
 }
 
+/* A prompt of few rows is told, and so is its last row that was left over behind a batch; neither corrects throughput.
+ */
+static void few_rows_are_told_and_teach_nothing(void **state) {
+    (void)state;
+    static const uint32_t rows[] = {31, 1, 32};
+    scene s;
+    set_up(&s, 70, 70);
+    crumb_watch w;
+    crumb_watch_init(&w, &s.model);
+    uint64_t n = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double ns = crumb_watch_predict_batch(&s.model, 0, 0, s.shape.n_layers, rows[i], (uint32_t)n);
+        assert_true(ns > 0);
+        crumb_watch_span(&w, 0, ns, 2 * ns);
+        crumb_watch_run(&w, CRUMB_PHASE_PREFILL, rows[i] == 1, rows[i], 2 * ns);
+        n += rows[i];
+        const crumb_watch_phase *told = &w.phase[CRUMB_PHASE_PREFILL];
+        assert_int_equal(told->n_rows, n);
+        assert_true(fabs(told->measured_ns / told->predicted_ns - 2) < 1e-6);
+        assert_true((crumb_watch_ratio(&w, 0, CRUMB_PHASE_PREFILL) > 0) == (rows[i] >= 32));
+    }
+    assert_int_equal(w.phase[CRUMB_PHASE_DECODE].n_rows, 0);
+    tear_down(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_split_that_did_not_pay_is_not_advised_again),
         cmocka_unit_test(the_part_that_fits_is_advised),
         cmocka_unit_test(what_a_row_took_is_what_is_expected),
         cmocka_unit_test(alone_is_another_matter),
+        cmocka_unit_test(few_rows_are_told_and_teach_nothing),
     };
     return cmocka_run_group_tests_name("watch", tests, NULL, NULL);
 }
