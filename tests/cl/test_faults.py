@@ -2,7 +2,9 @@
 fail, once or for good. Wherever that is, the run ends with the text of an undisturbed one, or with a clear error; once it
 has begun to print, always with the text.
 
-usage: test_faults.py [--all|--once]    every call, or one of each function, and not three of each and a sample of others
+usage: test_faults.py [--all|--once] [--seed=N]
+    Three calls of each function and a sample of the others, each failing once and for good. --all: every call; --once: one
+    of each function and the sample, each failing once or for good. --seed: another sample
 
 Calls are counted on a model of one layer, with a warm cache; devices that share layers have the five of the whole model."""
 import collections
@@ -21,7 +23,8 @@ from system_loader import system_loader
 COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ.get("CRUMB_FAULTS_LAYER")  # none: Level Zero
 MODEL = Path(__file__).resolve().parents[2] / "tools/train/model/crumb-tiny.gguf"
 ALL, ONCE = "--all" in sys.argv, "--once" in sys.argv
-SAMPLE, SEED = 12, 20261122
+SAMPLE = 12
+SEED = next((int(a.removeprefix("--seed=")) for a in sys.argv if a.startswith("--seed=")), 20261122)
 BACKEND, CODES = ("cl", "CL_OUT_OF_RESOURCES") if LAYER else ("ze", "ZE_RESULT_ERROR_DEVICE_LOST")
 ARGUMENTS = ["run", "--backend", BACKEND, "--device", "gpu0", "--verify", "off", "-p", "One day a small",
              "-n", "10", "--temp", "0", "--ignore-eos"]
@@ -64,15 +67,15 @@ class Faults(unittest.TestCase):
 
     def chosen(self):
         """(number of a call, how it fails): all, or the first, the middle and the last of each function, and a sample; or
-        one of each function, in turns once and for good."""
+        one of each function and a sample, in turns once and for good."""
         numbers, hows = range(1, len(self.calls) + 1), ("", ":lost")
         of = collections.defaultdict(list)
         for n in numbers:
             of[self.calls[n - 1]].append(n)
+        sample = random.Random(SEED).sample(numbers, SAMPLE)
         if ONCE:
-            return [(each[len(each) // 2], hows[i % 2]) for i, each in enumerate(of.values())]
-        some = {n for each in of.values() for n in (each[0], each[len(each) // 2], each[-1])}
-        some |= set(random.Random(SEED).sample(numbers, SAMPLE))
+            return [(n, hows[i % 2]) for i, n in enumerate([each[len(each) // 2] for each in of.values()] + sample)]
+        some = {n for each in of.values() for n in (each[0], each[len(each) // 2], each[-1])} | set(sample)
         return [(n, how) for n in (numbers if ALL else sorted(some)) for how in hows]
 
     def check(self, done, what, right):
@@ -117,11 +120,11 @@ class Faults(unittest.TestCase):
         self.assertGreater(exchanges, 15 * drains)
         done = self.run_crumb(*split, CRUMB_FAULT=f"{len(calls) * 9 // 10}:lost")
         self.assertEqual(self.check(done, "split", self.right_of_five), "taken over")
-        for n in random.Random(SEED).sample(range(1, len(calls) + 1), 2 if ONCE else SAMPLE):
+        for n in random.Random(SEED).sample(range(1, len(calls) + 1), 4 if ONCE else SAMPLE):
             how = ("", ":lost")[n % 2]
             done = self.run_crumb(*split, CRUMB_FAULT=f"{n}{how}")
             self.check(done, f"split, call {n} of {len(calls)}, {calls[n - 1]}{how}", self.right_of_five)
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[a for a in sys.argv if a not in ("--all", "--once")])
+    unittest.main(argv=[a for a in sys.argv if a not in ("--all", "--once") and not a.startswith("--seed=")])
