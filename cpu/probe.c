@@ -17,6 +17,20 @@ enum { MAX_CHUNKS = 4096, DOT_CHUNKS_PER_THREAD = 16, DOT_ROUNDS = 1000000 / DOT
  * so that what interrupts one interrupts the other as often. */
 static const uint64_t window_bytes = UINT64_C(32) << 20;
 
+/* What a thread has done of the step that it was last in; so large that threads write no line of each other's. */
+typedef struct step_hand {
+    uint64_t sink;
+    uint32_t step, n_items;
+    uint8_t apart[112];
+} step_hand;
+
+/* Of steps whose price is measured. */
+typedef struct step_times {
+    uint64_t began_ns[STEPS];
+    _Atomic uint32_t most_items[STEPS]; /* of one thread */
+    step_hand hand[CRUMB_POOL_MAX_THREADS];
+} step_times;
+
 struct crumb_probe {
     crumb_pool *pool;
     uint8_t *data; /* NULL: without memory */
@@ -25,6 +39,7 @@ struct crumb_probe {
     uint32_t window, n_windows, n_chunks;
     uint32_t bounds[MAX_CHUNKS + 1];       /* of a window's chunks, in READ_UNITs */
     uint64_t sink[CRUMB_POOL_MAX_THREADS]; /* keeps the compiler from dropping the work */
+    step_times steps;
 };
 
 /* Tiers without vectors: several streams all the same. */
@@ -231,10 +246,64 @@ double crumb_probe_clock(crumb_probe *probe) {
     return 3 * 200000.0 / (double)probe->sink[0];
 }
 
+/* ---- the price of a step -------------------------------------------------------------------------------------- */
+
+/* Asked when the step before is over. */
+static uint32_t begin_step(void *ctx, uint32_t step) {
+    crumb_probe *probe = ctx;
+    probe->steps.began_ns[step] = crumb_now_ns();
+    return (uint32_t)crumb_pool_threads(probe->pool);
+}
+
+static void run_step(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
+    crumb_probe *probe = ctx;
+    step_hand *hand = &probe->steps.hand[walker->thread];
+    _Atomic uint32_t *most = &probe->steps.most_items[step];
+    step_part(probe, item, 3, &hand->sink);
+    hand->n_items = hand->step == step ? hand->n_items + 1 : 1;
+    hand->step = step;
+    uint32_t seen = atomic_load_explicit(most, memory_order_relaxed);
+    while (hand->n_items > seen && !atomic_compare_exchange_weak(most, &seen, hand->n_items)) {
+    }
+}
+
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, size_t n) {
+    qsort(values, n, sizeof *values, by_size);
+    return values[n / 2];
+}
+
+/* An item and a look at the clock, as they follow each other on one thread. */
+static double item_ns(crumb_probe *probe) {
+    double ns[STEPS];
+    for (int i = 0; i < STEPS; i++) {
+        const uint64_t began = crumb_now_ns();
+        step_part(probe, 0, 3, &probe->steps.hand[0].sink);
+        ns[i] = (double)(crumb_now_ns() - began);
+    }
+    return median(ns, STEPS);
+}
+
 double crumb_probe_step(crumb_probe *probe) {
-    uint64_t began = crumb_now_ns();
-    for (int i = 0; i < STEPS; i++) step_part(probe, 0, 3, &probe->sink[0]);
-    double work = (double)(crumb_now_ns() - began);
-    double ns = (time_pass(probe, &(pass){.run = step_part, .argument = 3}, STEPS) * 1e9 - work) / STEPS;
-    return ns > 0 ? ns : 0;
+    step_times *t = &probe->steps;
+    const int n_threads = crumb_pool_threads(probe->pool);
+    const double item = item_ns(probe);
+    double ns[STEPS - 1];
+    crumb_walk walk;
+    for (int i = 0; i < n_threads; i++) t->hand[i].step = UINT32_MAX;
+    for (int i = 0; i < STEPS; i++) atomic_init(&t->most_items[i], 0);
+    crumb_probe_wake(probe);
+    crumb_walk_init(&walk, probe->pool, n_threads, STEPS, begin_step, run_step, probe);
+    crumb_walk_run(&walk);
+    crumb_walk_retire(&walk);
+    for (int i = 0; i + 1 < STEPS; i++) {
+        const double took = (double)(t->began_ns[i + 1] - t->began_ns[i]);
+        ns[i] = took - item * atomic_load(&t->most_items[i]);
+    }
+    const double price = median(ns, STEPS - 1);
+    return price > 0 ? price : 0;
 }

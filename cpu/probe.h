@@ -33,7 +33,8 @@ double crumb_probe_read(crumb_probe *probe);
 double crumb_probe_dot(crumb_probe *probe, crumb_isa isa);
 /* GHz of the calling thread's core while all threads compute. */
 double crumb_probe_clock(crumb_probe *probe);
-/* Nanoseconds that a step of a plan with one item per thread takes beyond the items: the price of a barrier. */
+/* Nanoseconds that a step of a plan with one item per thread takes beyond the items: the price of a barrier. Items that
+ * a thread has taken because others were kept away are no part of it. */
 double crumb_probe_step(crumb_probe *probe);
 
 /* rounds * CRUMB_PROBE_CHAINS dot products on registers, as many chains as hide their latency. One per tier
