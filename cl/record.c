@@ -248,27 +248,56 @@ static bool rope_feeds(const crumb_cl_recorder *r, size_t index) {
            op->attention.n_head == rope->rope.n_head && op->attention.n_head_kv == rope->rope.n_head_kv;
 }
 
+/* The norms of queries' and keys' heads, in place, that begin at op `index` and that the rotation right behind them
+ * does in its launch; returns how many, 0 to 2. */
+static size_t head_norms(const crumb_cl_recorder *r, size_t index, crumb_cl_turn *turn) {
+    const crumb_op *first = &r->desc->ops[index], *rope = first, *end = r->desc->ops + r->desc->n_ops;
+    while (rope < end && rope->kind == CRUMB_OP_RMS_NORM) rope++;
+    if (rope == end || rope->kind != CRUMB_OP_ROPE) return 0;
+    for (const crumb_op *norm = first; norm < rope; norm++) {
+        const crumb_op **place = norm->norm.x == rope->rope.q ? &turn->q_norm : &turn->k_norm;
+        if ((norm->norm.x != rope->rope.q && norm->norm.x != rope->rope.k) || norm->norm.out != norm->norm.x ||
+            norm->norm.head_dim != rope->rope.head_dim || *place)
+            return 0;
+        *place = norm;
+    }
+    return (size_t)(rope - first);
+}
+
+/* Rotation, with `n_norms` ops before it, and attention behind it. */
+static crumb_status record_rope(crumb_cl_recorder *r, size_t *index, size_t n_norms, crumb_cl_turn *turn,
+                                crumb_error *err) {
+    *index += n_norms;
+    turn->rope = &r->desc->ops[*index];
+    if (rope_feeds(r, *index)) turn->attention = turn->rope + 1;
+    CRUMB_TRY(crumb_cl_record_rope_store(r, turn, err));
+    if (!turn->attention) return CRUMB_OK;
+    ++*index;
+    return crumb_cl_record_attention(r, turn->attention, err);
+}
+
+static crumb_status record_norm(crumb_cl_recorder *r, size_t *index, crumb_error *err) {
+    const crumb_op *op = &r->desc->ops[*index];
+    crumb_cl_turn turn = {0};
+    const size_t n = head_norms(r, *index, &turn);
+    if (n) return record_rope(r, index, n, &turn, err);
+    if (!crumb_cl_norm_folds(r, *index)) return crumb_cl_record_norm(r, op, err);
+    r->p->values[op->norm.out].readable = false;
+    ++*index;
+    return record_linear(r, index, op, err);
+}
+
 /* Records op *index, and those after it that are folded in; leaves *index at the last one. */
 static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *err) {
     const crumb_op *op = &r->desc->ops[*index];
     switch (op->kind) {
     case CRUMB_OP_INPUT: return CRUMB_OK; /* crumb_cl_plan_write puts it where the ops find it */
     case CRUMB_OP_EMBED: return crumb_cl_record_embed(r, op, err);
-    case CRUMB_OP_RMS_NORM:
-        if (!crumb_cl_norm_folds(r, *index)) return crumb_cl_record_norm(r, op, err);
-        r->p->values[op->norm.out].readable = false;
-        ++*index;
-        return record_linear(r, index, op, err);
+    case CRUMB_OP_RMS_NORM: return record_norm(r, index, err);
     case CRUMB_OP_LINEAR: return record_linear(r, index, NULL, err);
-    case CRUMB_OP_ROPE: {
-        const crumb_op *attention = rope_feeds(r, *index) ? op + 1 : NULL;
-        CRUMB_TRY(crumb_cl_record_rope_store(r, op, attention, err));
-        if (!attention) return CRUMB_OK;
-        ++*index;
-        return crumb_cl_record_attention(r, attention, err);
-    }
+    case CRUMB_OP_ROPE: return record_rope(r, index, 0, &(crumb_cl_turn){0}, err);
     case CRUMB_OP_ATTENTION:
-        CRUMB_TRY(crumb_cl_record_rope_store(r, NULL, op, err));
+        CRUMB_TRY(crumb_cl_record_rope_store(r, &(crumb_cl_turn){.attention = op}, err));
         return crumb_cl_record_attention(r, op, err);
     case CRUMB_OP_GATED: return crumb_cl_record_gated(r, op, err);
     case CRUMB_OP_SELECT: r->after_select = true; return crumb_cl_record_select(r, op, err);

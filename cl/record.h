@@ -82,9 +82,12 @@ crumb_status crumb_cl_record_place(crumb_cl_recorder *r, const crumb_op *op, cru
 crumb_status crumb_cl_record_top(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 /* Bytes of keys that one row's launches hand on, in each of two places that take turns. */
 uint64_t crumb_cl_top_row_bytes(const crumb_plan_desc *desc, const crumb_op *op);
-/* `rope` or `attention` may be NULL: rotation alone, storing alone; together one launch does both. */
-crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_op *rope, const crumb_op *attention,
-                                        crumb_error *err);
+/* What one launch does with queries and keys: norms their heads, rotates, stores for attention. Each op may be NULL,
+ * but for one of `rope` and `attention`; norms need `rope`. */
+typedef struct crumb_cl_turn {
+    const crumb_op *q_norm, *k_norm, *rope, *attention;
+} crumb_cl_turn;
+crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_cl_turn *turn, crumb_error *err);
 crumb_status crumb_cl_record_attention(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 
 /* Whether op `index`, a norm, can be part of the linear op behind it, and op `index`, linear, of the gate behind it. */

@@ -143,11 +143,16 @@ static int kv_option(const crumb_plan *p) {
     return p->kv && p->kv->params.type == CRUMB_KV_Q8 ? 8 : 16;
 }
 
-crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_op *rope, const crumb_op *attention,
-                                        crumb_error *err) {
+static void arg_head_norm(crumb_cl_builder *b, const crumb_op *norm) {
+    crumb_cl_arg_weights(b, norm ? norm->norm.weight : NULL, norm ? norm->norm.head_dim * sizeof(float) : 0);
+    crumb_cl_arg_f32(b, norm ? norm->norm.eps : 0);
+}
+
+crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_cl_turn *turn, crumb_error *err) {
     char options[256];
     crumb_cl_builder b;
     crumb_plan *p = r->p;
+    const crumb_op *rope = turn->rope, *attention = turn->attention;
     const crumb_cl_memory *table = NULL;
     uint32_t n_kv = rope ? rope->rope.n_head_kv : attention->attention.n_head_kv;
     uint32_t head_dim = rope ? rope->rope.head_dim : attention->attention.head_dim,
@@ -165,11 +170,10 @@ crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_op *ro
     crumb_cl_arg_value(&b, rope ? rope->rope.q : CRUMB_NO_VALUE);
     crumb_cl_arg_value(&b, rope ? rope->rope.k : attention->attention.k);
     crumb_cl_arg_value(&b, attention ? attention->attention.v : CRUMB_NO_VALUE);
-    if (table)
-        crumb_cl_arg_memory(&b, table);
-    else
-        crumb_cl_arg_null(&b);
+    crumb_cl_arg_memory(&b, table);
     arg_cache(&b, attention ? attention->attention.kv_layer : 0);
+    arg_head_norm(&b, turn->q_norm);
+    arg_head_norm(&b, turn->k_norm);
     return crumb_cl_launch_end(&b, n_head + n_kv, ROPE_WG, 1, 1);
 }
 

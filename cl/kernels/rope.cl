@@ -1,31 +1,48 @@
 /* Rotates queries and keys by their row's position, and stores keys and values in the cache: ROPE and the first half of
- * ATTENTION in one launch.
+ * ATTENTION in one launch, with RMS_NORM of queries' and keys' heads before, where a model has that.
  *
  *     kernel void rope_store(batch, global float *q, global float *k, global const float *v, global const float2 *table,
- *                            global uchar *keys, global uchar *values, ulong layer_offset, uint head_blocks)
+ *                            global uchar *keys, global uchar *values, ulong layer_offset, uint head_blocks,
+ *                            global const float *q_norm, float q_eps, global const float *k_norm, float k_eps)
  *
  *     q       f32 [n_rows][N_HEAD][HEAD_DIM], in place; not read with N_HEAD=0
  *     k, v    f32 [n_rows][N_HEAD_KV][HEAD_DIM]; k in place
  *     table   [n_ctx][DIMS/2] (cosine, sine) of angle position * inv_freq[i], each times the magnitude: made by the host
  *             in double, as the CPU's, since most GPUs have none; null with DIMS=0
  *     keys, values, layer_offset, head_blocks   common.cl; unused with STORE=0
+ *     q_norm, k_norm, q_eps, k_eps   f32 [HEAD_DIM], the weights of each head's norm, or null: none
  *
  * Work-groups: (N_HEAD + N_HEAD_KV, rows); local size -D WG=n, default 64.
  * Options: HEAD_DIM, KV (common.cl), -D N_HEAD=n, -D N_HEAD_KV=n, -D DIMS=n (the first of each head are rotated; 0:
  *          none), -D PAIRING=0|1 (0: pairs (2i, 2i+1), 1: (i, i + DIMS/2)), -D STORE=0|1
- * Result: exactly the CPU's, given its table. */
+ * Result: exactly the CPU's, given its table; behind a norm as near to it as norm.cl's. */
 #ifndef WG
 #define WG 64
 #endif
 
-/* Into local memory, so that all dimensions of a head can be stored. */
-static void rotate_head(global crumb_value *head, global const float2 *table, local float *x) {
-    for (uint d = get_local_id(0); d < HEAD_DIM; d += WG)
-        if (d >= DIMS) x[d] = FROM_VALUE(head[d]);
+/* A head's number d, normed where it has weights. */
+static float load_normed(global const crumb_value *head, uint d, float r, global const float *weight) {
+    float x = FROM_VALUE(head[d]);
+    return weight ? x * r * weight[d] : x;
+}
+
+/* Norms a head that has weights, and rotates it: into local memory, so that all its dimensions can be stored. */
+static void rotate_head(global crumb_value *head, global const float2 *table, global const float *weight, float eps,
+                        local float2 *scratch, local float *x) {
+    float r = 1;
+    if (weight) {
+        float2 sum = 0;
+        for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) sum = pair_add_square(sum, FROM_VALUE(head[d]));
+        r = inverse_rms(work_group_sum(sum, scratch), HEAD_DIM, eps);
+    }
+    for (uint d = DIMS + get_local_id(0); d < HEAD_DIM; d += WG) {
+        x[d] = load_normed(head, d, r, weight);
+        if (weight) head[d] = TO_RESULT(x[d]);
+    }
     for (uint i = get_local_id(0); i < DIMS / 2; i += WG) {
         uint a = PAIRING ? i : 2 * i, b = PAIRING ? i + DIMS / 2 : 2 * i + 1;
         float2 turn = table[i];
-        float low = FROM_VALUE(head[a]), high = FROM_VALUE(head[b]);
+        float low = load_normed(head, a, r, weight), high = load_normed(head, b, r, weight);
         x[a] = fma(low, turn.x, -(high * turn.y));
         x[b] = fma(high, turn.x, low * turn.y);
         head[a] = TO_RESULT(x[a]);
@@ -88,8 +105,9 @@ static void store(local float *key, global const crumb_value *value, uint place,
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 rope_store(global const crumb_batch *batch, global crumb_value *q, global crumb_value *k, global const crumb_value *v,
            global const float2 *table, global uchar *keys, global uchar *values, ulong layer_offset,
-           uint head_blocks) {
+           uint head_blocks, global const float *q_norm, float q_eps, global const float *k_norm, float k_eps) {
     local float x[HEAD_DIM];
+    local float2 scratch[WG];
     local int largest[KV_GROUPS];
     local float scales[KV_GROUPS];
     uint n = get_group_id(1), head = get_group_id(0);
@@ -98,7 +116,7 @@ rope_store(global const crumb_batch *batch, global crumb_value *q, global crumb_
     global const float2 *turns = table + (size_t)row.position * (DIMS / 2);
     bool is_query = head < N_HEAD;
     size_t at = is_query ? ((size_t)n * N_HEAD + head) * HEAD_DIM : ((size_t)n * N_HEAD_KV + head - N_HEAD) * HEAD_DIM;
-    rotate_head((is_query ? q : k) + at, turns, x);
+    rotate_head((is_query ? q : k) + at, turns, is_query ? q_norm : k_norm, is_query ? q_eps : k_eps, scratch, x);
     if (is_query || !STORE) return;
     size_t block = kv_head_offset(layer_offset, row.sequence, N_HEAD_KV, head - N_HEAD, head_blocks) +
                    (size_t)(row.position / KEY_BLOCK) * KV_BLOCK_BYTES;

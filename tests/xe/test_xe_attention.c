@@ -26,6 +26,7 @@ typedef struct shape {
     uint32_t head_dim, n_head, n_head_kv, dims;
     crumb_rope_pairing pairing;
 } shape;
+static const float NORM_EPS = 1e-5f;
 static const shape shapes[] = {
     {CRUMB_KV_F16, 64, 9, 3, 64, CRUMB_ROPE_NORMAL},   {CRUMB_KV_Q8, 64, 9, 3, 64, CRUMB_ROPE_NORMAL},
     {CRUMB_KV_F16, 128, 4, 1, 128, CRUMB_ROPE_HALVES}, {CRUMB_KV_Q8, 128, 4, 1, 128, CRUMB_ROPE_HALVES},
@@ -141,8 +142,10 @@ static float *make_table(const shape *s) {
     return table;
 }
 
-static void rotate(const shape *s, float *head, const float *table, uint32_t position) {
+/* Norms a head that has weights, and rotates it. */
+static void rotate(const shape *s, float *head, const float *weight, const float *table, uint32_t position) {
     float cosines[128], sines[128];
+    if (weight) crumb_float_ops__ref.rms_norm(head, weight, s->head_dim, NORM_EPS, head);
     for (uint32_t i = 0; i < s->dims / 2; i++) {
         cosines[i] = table[(position * (s->dims / 2) + i) * 2];
         sines[i] = table[(position * (s->dims / 2) + i) * 2 + 1];
@@ -150,30 +153,34 @@ static void rotate(const shape *s, float *head, const float *table, uint32_t pos
     crumb_float_ops__ref.rope(head, cosines, sines, s->dims, s->pairing);
 }
 
-static void compare_rope(const shape *s, int b) {
+/* norms: whose heads go through a norm first, 1: queries', 2: keys', 3: both. */
+static void compare_rope(const shape *s, int b, int norms) {
     uint32_t n = batches[b].n;
     size_t n_q = (size_t)n * s->n_head * s->head_dim, n_k = (size_t)n * s->n_head_kv * s->head_dim;
     size_t cache_bytes = N_LAYERS * layer_bytes(s);
     float *q = random_floats(n_q, 3), *k = random_floats(n_k, 3), *v = random_floats(n_k, 3), *table = make_table(s);
-    float *got = random_floats(n_q, 1);
+    float *got = random_floats(n_q, 1), *weights = random_floats((size_t)2 * s->head_dim, 2);
+    const float *q_norm = norms & 1 ? weights : NULL, *k_norm = norms & 2 ? weights + s->head_dim : NULL;
     char *keys = calloc(1, cache_bytes), *values = calloc(1, cache_bytes), *got_cache = malloc(cache_bytes);
     cl_mem batch = batch_buffer(b), bk = crumb_xe_buffer(&device, k, n_k * 4),
            bq = crumb_xe_buffer(&device, q, n_q * 4);
     cl_mem bv = crumb_xe_buffer(&device, v, n_k * 4),
            bt = crumb_xe_buffer(&device, table, (size_t)N_CTX * (s->dims ? s->dims : 2) * 4);
     cl_mem bkeys = crumb_xe_buffer(&device, keys, cache_bytes), bvalues = crumb_xe_buffer(&device, values, cache_bytes);
+    cl_mem bq_norm = q_norm ? crumb_xe_buffer(&device, q_norm, s->head_dim * 4) : NULL,
+           bk_norm = k_norm ? crumb_xe_buffer(&device, k_norm, s->head_dim * 4) : NULL;
     cl_kernel kernel = kernel_of(s, "rope.cl", "rope_store", 1);
-    crumb_xe_args(kernel, 0, "bbbbbbbou", batch, bq, bk, bv, bt, bkeys, bvalues, (uint64_t)layer_bytes(s) * LAYER,
-                  (uint32_t)HEAD_BLOCKS);
+    crumb_xe_args(kernel, 0, "bbbbbbboubfbf", batch, bq, bk, bv, bt, bkeys, bvalues, (uint64_t)layer_bytes(s) * LAYER,
+                  (uint32_t)HEAD_BLOCKS, bq_norm, (double)NORM_EPS, bk_norm, (double)NORM_EPS);
     crumb_xe_run(&device, kernel, 64, s->n_head + s->n_head_kv, n + 2, 1);
 
     for (uint32_t r = 0; r < n; r++) {
         uint32_t position = batches[b].rows[r].position;
         for (uint32_t h = 0; h < s->n_head; h++)
-            rotate(s, q + ((size_t)r * s->n_head + h) * s->head_dim, table, position);
+            rotate(s, q + ((size_t)r * s->n_head + h) * s->head_dim, q_norm, table, position);
         for (uint32_t h = 0; h < s->n_head_kv; h++) {
             size_t at = ((size_t)r * s->n_head_kv + h) * s->head_dim;
-            rotate(s, k + at, table, position);
+            rotate(s, k + at, k_norm, table, position);
             store(s, keys, values, batches[b].rows[r].sequence, h, position, k + at, v + at);
         }
     }
@@ -185,17 +192,17 @@ static void compare_rope(const shape *s, int b) {
     check_cache(got_cache, keys, cache_bytes, s, "keys");
     crumb_xe_read(&device, bvalues, got_cache, cache_bytes);
     check_cache(got_cache, values, cache_bytes, s, "values");
-    cl_mem all[] = {batch, bq, bk, bv, bt, bkeys, bvalues};
-    for (int i = 0; i < 7; i++) clReleaseMemObject(all[i]);
+    cl_mem all[] = {batch, bq, bk, bv, bt, bkeys, bvalues, bq_norm, bk_norm};
+    crumb_xe_release(9, all);
     clReleaseKernel(kernel);
-    free(q), free(k), free(v), free(table), free(got), free(keys), free(values), free(got_cache);
+    free(q), free(k), free(v), free(table), free(got), free(weights), free(keys), free(values), free(got_cache);
 }
 
 static void rotation_and_cache_equal_reference(void **state) {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++)
         for (int b = 0; b < N_BATCHES; b++)
-            if (takes(i, b)) compare_rope(&shapes[i], b);
+            for (int norms = 0; norms <= 3 && takes(i, b); norms += 1 + b % 3) compare_rope(&shapes[i], b, norms);
 }
 
 /* ---- attention

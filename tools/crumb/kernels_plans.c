@@ -80,12 +80,18 @@ static bool same_bits(float a, float b) {
     return crumb_f32_to_bits(a) == crumb_f32_to_bits(b);
 }
 
+/* Behind norms of heads no kernel is held to all bits: the last one double precision decides on the CPU. */
+static double most_error(const pair *p, const crumb_kernel_info *info) {
+    const kernels_form *f = p->scene.form;
+    return info->max_nmse == 0 && f->norm && f->head_dim ? 0x1p-44 : info->max_nmse;
+}
+
 /* A value's rows on both; where differs is written to `failure`. */
 static void compare_rows(const pair *p, crumb_value value, const float *got, const float *expected, size_t n,
                          char failure[KERNELS_FAILURE_BYTES]) {
     const uint32_t width = p->scene.values[value].width;
     const crumb_kernel_info info = kernels_info(p->choice, p->kernel);
-    const double most = info.max_nmse;
+    const double most = most_error(p, &info);
     double error = 0, power = 0;
     for (size_t i = 0; i < n; i++) {
         const float wanted = info.bf16 ? rounded(expected[i]) : expected[i];

@@ -38,6 +38,15 @@ const kernels_form kernels_forms[] = {
      .sharing = 1,
      .kv = CRUMB_KV_Q8,
      .pairing = CRUMB_ROPE_HALVES},
+    {.op = "rope",
+     .m = 44,
+     .k = 512,
+     .perf_m = 2048,
+     .perf_k = 2048,
+     .norm = true,
+     .head_dim = 128,
+     .sharing = 2,
+     .pairing = CRUMB_ROPE_HALVES},
     {.op = "attention", .m = 300, .k = 256, .perf_m = 2048, .perf_k = 2048, .head_dim = 64, .sharing = 2},
     {.op = "attention", .m = 140, .k = 512, .perf_m = 2048, .perf_k = 2048, .head_dim = 128, .sharing = 4},
     {.op = "attention",
@@ -136,16 +145,25 @@ static crumb_status add_embed(kernels_scene *s, crumb_error *err) {
     return CRUMB_OK;
 }
 
-static crumb_status add_norm(kernels_scene *s, crumb_value x, uint32_t head_dim, crumb_value *out, crumb_error *err) {
-    const uint32_t width = head_dim ? head_dim : s->k;
+static crumb_status make_norm_weight(kernels_scene *s, uint32_t width, crumb_error *err) {
     CRUMB_TRY(random_floats(s, width, 1, &s->norm_weight, err));
     for (uint32_t i = 0; i < width; i++) s->norm_weight[i] += 1;
+    return CRUMB_OK;
+}
+
+static void append_norm(kernels_scene *s, crumb_value x, crumb_value out, uint32_t head_dim) {
     crumb_op *op = add_op(s, CRUMB_OP_RMS_NORM);
     op->norm.x = x;
-    op->norm.out = *out = add_value(s, s->k);
+    op->norm.out = out;
     op->norm.weight = s->norm_weight;
     op->norm.eps = 1e-5f;
     op->norm.head_dim = head_dim;
+}
+
+static crumb_status add_norm(kernels_scene *s, crumb_value x, uint32_t head_dim, crumb_value *out, crumb_error *err) {
+    CRUMB_TRY(make_norm_weight(s, head_dim ? head_dim : s->k, err));
+    *out = add_value(s, s->k);
+    append_norm(s, x, *out, head_dim);
     return CRUMB_OK;
 }
 
@@ -199,6 +217,14 @@ static void count_cache(kernels_scene *s) {
         s->n_bytes += 2 * page * s->kv.n_head_kv * crumb_div_up(s->past[i] + s->n, CRUMB_KV_PAGE);
 }
 
+/* Of queries and of keys, in place. */
+static crumb_status add_head_norms(kernels_scene *s, crumb_value q, crumb_value k, crumb_error *err) {
+    CRUMB_TRY(make_norm_weight(s, s->form->head_dim, err));
+    append_norm(s, q, q, s->form->head_dim);
+    append_norm(s, k, k, s->form->head_dim);
+    return CRUMB_OK;
+}
+
 static crumb_status add_rope(kernels_scene *s, crumb_value q, crumb_value k, uint32_t n_head, crumb_error *err) {
     const kernels_form *f = s->form;
     const uint32_t dims = f->head_dim / 4 * 2;
@@ -228,6 +254,7 @@ static crumb_status add_attention(kernels_scene *s, bool rope, crumb_error *err)
     CRUMB_TRY(add_input(s, s->k, 1, &q, err));
     CRUMB_TRY(add_input(s, width, 1, &k, err));
     CRUMB_TRY(add_input(s, width, 1, &v, err));
+    if (f->norm) CRUMB_TRY(add_head_norms(s, q, k, err));
     if (rope) CRUMB_TRY(add_rope(s, q, k, n_head, err));
     crumb_op *op = add_op(s, CRUMB_OP_ATTENTION);
     op->attention.q = q;

@@ -14,7 +14,7 @@ typedef struct kernels_form {
     crumb_type type;               /* of dense weights, where bits is 0 */
     uint8_t bits;                  /* of weights in tiles */
     uint32_t group;                /* of these; 0: the row */
-    bool norm;                     /* x goes through a norm first */
+    bool norm;                     /* x goes through a norm first; of rotations queries' and keys' heads do */
     uint32_t head_dim, sharing;    /* heads of queries that share one of keys */
     crumb_kv_type kv;
     crumb_rope_pairing pairing;

@@ -1,0 +1,40 @@
+/* A model on the first GPU and on the CPU backend, and what of it must agree: what the programs of this folder that run
+ * whole models share. Calls that fail end the test. */
+#ifndef CRUMB_TESTS_CL_MODEL_PAIR_H
+#define CRUMB_TESTS_CL_MODEL_PAIR_H
+
+#include "host/crumb.h"
+#include "tests/support/compare_tokens.h"
+
+extern crumb_error pair_err;
+#define PAIR_OK(call)                                                                                                  \
+    do {                                                                                                               \
+        if ((call) != CRUMB_OK) fail_msg("%s", pair_err.message);                                                      \
+    } while (0)
+
+extern char pair_target[32]; /* as in --target: "cl:portable", "ze:dpas+exact": a backend of two letters, and a rung */
+extern token_rule pair_rule; /* of the target */
+extern double pair_max_nmse;
+/* Names of kernels on matrix instructions in what plans log: the rungs that have them must use them. */
+extern size_t pair_n_matrix;
+/* Also called with what models log; NULL: nothing. */
+extern void (*pair_listen)(const char *message);
+
+void pair_set_target(const char *target);
+/* Whether there is such a device, else why not is in pair_err; prints what it is. */
+bool pair_has_device(void);
+
+const char *pair_place(void); /* CRUMB_PLACE, or NULL */
+double pair_split(void);      /* CRUMB_TEST_SPLIT, or 0 */
+/* path: NULL is the embedded model; device: "cpu" or "gpu0". NULL where its layers cannot be divided, as is asked for.
+ */
+crumb_model *pair_open(const char *path, const char *device);
+crumb_session *pair_session(crumb_model *model, crumb_activation activation, crumb_kv_type kv, uint32_t n_ctx,
+                            uint32_t n_batch);
+
+size_t pair_equal_bits(const float *a, const float *b, size_t n);
+/* A prompt, then decoding: at each step the CPU's best token is fed to both. */
+bool pair_compare_prompt(const char *name, crumb_model *cpu, crumb_model *gpu, crumb_kv_type kv, size_t n_prompt,
+                         size_t n_decode, uint32_t n_batch);
+
+#endif
