@@ -5,9 +5,8 @@ import os
 import subprocess
 import tempfile
 import unittest
-from pathlib import Path
 
-from system_loader import system_loader
+from system_loader import under_layer
 
 COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ["CRUMB_CLAIMS_LAYER"]
 
@@ -16,13 +15,10 @@ class Claims(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
-        Path(self.folder.name, "libOpenCL.so.1").symlink_to(system_loader("what a lying driver does"))
+        self.environment = under_layer(self.folder.name, LAYER, "what a lying driver does", CRUMB_CLAIM="matrix")
 
     def crumb(self, *arguments):
-        libraries = f"{self.folder.name}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-        environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "OPENCL_LAYERS": LAYER, "CRUMB_CLAIM": "matrix",
-                       "XDG_CACHE_HOME": str(Path(self.folder.name, "cache"))}
-        return subprocess.run([COMMAND, "run", *arguments, "-n", "8", "--temp", "0"], env=environment,
+        return subprocess.run([COMMAND, "run", *arguments, "-n", "8", "--temp", "0"], env=self.environment,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
 
     def test_the_ladder_is_walked_once(self):

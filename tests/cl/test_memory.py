@@ -13,7 +13,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from system_loader import system_loader
+from system_loader import under_layer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import peer_models  # noqa: E402
@@ -34,14 +34,13 @@ class Memory(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        Path(cls.folder.name, "libOpenCL.so.1").symlink_to(system_loader("whether weights exist once"))
+        cls.environment = under_layer(cls.folder.name, LAYER, "whether weights exist once")
         cls.model = real_model()
 
     def peak(self, *arguments, **settings):
         """Most memory that the process had, the text, the placement, and MB of weights, keys and values, and scratch."""
-        libraries = f"{self.folder.name}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-        environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "OPENCL_LAYERS": LAYER, "CRUMB_CLAIM": "gpu",
-                       "XDG_CACHE_HOME": str(Path(self.folder.name, settings.get("CRUMB_CLAIM", "gpu"))), **settings}
+        settings = {"CRUMB_CLAIM": "gpu", **settings}
+        environment = {**self.environment, "XDG_CACHE_HOME": str(Path(self.folder.name, settings["CRUMB_CLAIM"])), **settings}
         command = [COMMAND, "run", "-v", "-m", self.model, "--json", "--verify", "off", "--profile", "none", "-p",
                    "The capital of France is " * 4, "-n", "4", "--temp", "0", "-c", "256", "-ub", "32", *arguments]
         notes = Path(self.folder.name, "notes")

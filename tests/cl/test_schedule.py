@@ -11,7 +11,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from system_loader import system_loader
+from system_loader import under_layer
 
 COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ["CRUMB_CLAIMS_LAYER"]
 TOKENS = 48
@@ -40,7 +40,7 @@ class Schedule(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        Path(cls.folder.name, "libOpenCL.so.1").symlink_to(system_loader("where layers are placed"))
+        cls.environment = under_layer(cls.folder.name, LAYER, "where layers are placed")
         cls.right = cls.run_crumb("--device", "cpu")[0]
 
     @classmethod
@@ -48,9 +48,8 @@ class Schedule(unittest.TestCase):
         """The text, and the events at start and end."""
         path = Path(cls.folder.name, "machine.json")
         path.write_text(json.dumps(profile))
-        libraries = f"{cls.folder.name}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-        environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "OPENCL_LAYERS": LAYER, "CRUMB_CLAIM": "gpu",
-                       "XDG_CACHE_HOME": str(Path(cls.folder.name, settings.get("CRUMB_CLAIM", "gpu"))), **settings}
+        settings = {"CRUMB_CLAIM": "gpu", **settings}
+        environment = {**cls.environment, "XDG_CACHE_HOME": str(Path(cls.folder.name, settings["CRUMB_CLAIM"])), **settings}
         done = subprocess.run([COMMAND, "run", "--json", "--explain", "--verify", "off", "-p", "One day a small dog " * 6,
                                "-n", str(n), "--temp", "0", "--ignore-eos", "--profile", path if profile else "none",
                                *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -5,9 +5,8 @@ import re
 import subprocess
 import tempfile
 import unittest
-from pathlib import Path
 
-from system_loader import system_loader
+from system_loader import under_layer
 
 COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ["CRUMB_CLAIMS_LAYER"]
 LARGE = ["--synthetic", "mobilellm-1.5b:i8", "-p", "0", "-n", "1", "-r", "1"]
@@ -19,13 +18,10 @@ class Small(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        Path(cls.folder.name, "libOpenCL.so.1").symlink_to(system_loader("a card with little memory"))
+        cls.environment = under_layer(cls.folder.name, LAYER, "a card with little memory", CRUMB_CLAIM="small")
 
     def crumb(self, *arguments):
-        libraries = f"{self.folder.name}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-        environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "OPENCL_LAYERS": LAYER, "CRUMB_CLAIM": "small",
-                       "XDG_CACHE_HOME": str(Path(self.folder.name, "cache"))}
-        return subprocess.run([COMMAND, *arguments, "--profile", "none"], env=environment, stdin=subprocess.DEVNULL,
+        return subprocess.run([COMMAND, *arguments, "--profile", "none"], env=self.environment, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=600)
 
     def tell(self, *arguments):
