@@ -6,18 +6,27 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One file, or an index of several. */
-crumb_status checkpoint_files_open(const char *folder, crumb_safetensors **out, crumb_error *err) {
+crumb_status crumb_checkpoint_find_weights(const char *folder, char *path, size_t size, crumb_error *err) {
     static const char *const names[] = {"model.safetensors.index.json", "model.safetensors"};
-    char path[CHECKPOINT_MAX_PATH];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        CRUMB_TRY(checkpoint_path(folder, names[i], path, err));
-        if (crumb_file_exists(path)) return crumb_safetensors_open(path, out, err);
+    crumb_folder_entry found[2];
+    char each[CHECKPOINT_MAX_PATH];
+    bool is_there = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !is_there; i++) {
+        CRUMB_TRY(checkpoint_path(folder, names[i], each, err));
+        is_there = crumb_file_exists(each);
     }
-    return crumb_fail(err, CRUMB_ERR_IO,
-                      "%s: no model.safetensors and no index of such files in this folder; other names and formats "
-                      "(pytorch_model.bin) are not read",
-                      folder);
+    if (!is_there && crumb_folder_list(folder, ".safetensors", found, 2) == 1) {
+        CRUMB_TRY(checkpoint_path(folder, found[0].name, each, err));
+        is_there = true;
+    }
+    if (!is_there)
+        return crumb_fail(err, CRUMB_ERR_IO,
+                          "%s: no model.safetensors, no index of such files and no single one by another name in this "
+                          "folder; other formats (pytorch_model.bin) are not read",
+                          folder);
+    if (strlen(each) >= size) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "%s: the path is too long", folder);
+    memcpy(path, each, strlen(each) + 1);
+    return CRUMB_OK;
 }
 
 /* The folder's own name stands for the model's. */
@@ -34,10 +43,13 @@ static crumb_status open_all(const char *folder, const cJSON *root, checkpoint_c
                              crumb_gguf **out, crumb_error *err) {
     crumb_safetensors *files;
     crumb_gguf_source source;
+    char path[CHECKPOINT_MAX_PATH];
     CRUMB_TRY(checkpoint_config_read(root, c, keys, err));
+    CRUMB_TRY(checkpoint_settings_read(folder, c, err));
     put_name(folder, keys);
     CRUMB_TRY(checkpoint_vocabulary_read(folder, root, c, keys, err));
-    CRUMB_TRY(checkpoint_files_open(folder, &files, err));
+    CRUMB_TRY(crumb_checkpoint_find_weights(folder, path, sizeof path, err));
+    CRUMB_TRY(crumb_safetensors_open(path, &files, err));
     CRUMB_TRY(checkpoint_tensors_open(c, files, &source, err));
     return crumb_gguf_open_source(keys, folder, &source, out, err);
 }

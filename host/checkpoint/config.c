@@ -208,7 +208,7 @@ static bool says_something(const cJSON *v) {
 
 /* Weights that were rotated (QuaRot, SpinQuant; GPTQModel's `rotation`) want activations rotated while they run. Which
  * ones and how, no key says that writers agree on: refused, as in GGUF files. */
-static crumb_status refuse_transforms(const checkpoint_object *object) {
+crumb_status checkpoint_refuse_transforms(const checkpoint_object *object) {
     static const char *const words[] = {"hadamard", "rotation", "rotate", "quarot", "spinquant", "transform_config"};
     const cJSON *v;
     cJSON_ArrayForEach(v, object->json) {
@@ -231,8 +231,8 @@ crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, cru
     CRUMB_TRY(put_window(&r));
     CRUMB_TRY(checkpoint_get_flag(&r.root, "tie_word_embeddings", &c->tied));
     CRUMB_TRY(checkpoint_get_object(&r.root, "quantization_config", &quantization));
-    CRUMB_TRY(refuse_transforms(&r.root));
-    CRUMB_TRY(refuse_transforms(&quantization));
+    CRUMB_TRY(checkpoint_refuse_transforms(&r.root));
+    CRUMB_TRY(checkpoint_refuse_transforms(&quantization));
     CRUMB_TRY(checkpoint_packing_read(&quantization, &c->packing));
     CRUMB_TRY(checkpoint_get_names(&quantization, "modules_to_not_convert", &c->not_converted));
     CRUMB_TRY(read_w_bits(&r));

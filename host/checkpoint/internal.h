@@ -50,11 +50,6 @@ crumb_status checkpoint_get_object(const checkpoint_object *o, const char *key, 
 /* A list of names, none of them empty. */
 crumb_status checkpoint_get_names(const checkpoint_object *o, const char *key, const cJSON **out);
 
-/* ---- checkpoint.c ---- */
-
-/* The folder's safetensors. */
-crumb_status checkpoint_files_open(const char *folder, crumb_safetensors **out, crumb_error *err);
-
 /* ---- config.c: config.json ----------------------------------------------------------------------------------- */
 
 enum { CHECKPOINT_MAX_ROPE = 2048 };
@@ -95,6 +90,8 @@ void checkpoint_llama3_divisors(double theta, uint32_t head_dim, const checkpoin
 /* Reads what config.json (`root`) says, and adds its keys. */
 crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, crumb_gguf_builder *keys,
                                     crumb_error *err);
+/* Fails where a key names a rotation of the weights. */
+crumb_status checkpoint_refuse_transforms(const checkpoint_object *object);
 
 /* ---- vocabulary.c: tokenizer.json, tokenizer_config.json, generation_config.json, chat_template.jinja ---------- */
 
@@ -151,13 +148,21 @@ uint64_t checkpoint_row_to(const checkpoint_tensor *t, uint64_t n_rows, uint64_t
 /* How many heads' rows are interleaved in a tensor "blk.N.attn_q.weight" of an architecture; 0: rows stay. */
 uint32_t checkpoint_heads_of(const char *architecture, uint32_t n_heads, uint32_t n_heads_kv, const char *name);
 
-/* ---- packing.c: config.json's quantization_config ------------------------------------------------------------ */
+/* ---- packing.c: config.json's quantization_config, or a file of settings beside it ---------------------------- */
 
 crumb_status checkpoint_packing_read(const checkpoint_object *quantization, struct checkpoint_packing *out);
+/* What the keys "bits" and "group_size" are called there: AutoAWQ's first versions have other names. */
+const char *checkpoint_bits_key(const cJSON *quantization);
+const char *checkpoint_group_key(const cJSON *quantization);
 /* Whether a part "qweight" or "weight" of this dtype holds packed weights, from which a tensor is made. */
 bool checkpoint_is_packed(const struct checkpoint_packing *p, const char *part, crumb_dtype dtype);
 /* Whether a part belongs to packed weights that stand beside it. */
 bool checkpoint_is_beside(const struct checkpoint_packing *p, const char *part);
+
+/* ---- settings.c: quantize_config.json, quant_config.json ----------------------------------------------------- */
+
+/* Fills c->packing where config.json does not say how weights are packed, else compares. */
+crumb_status checkpoint_settings_read(const char *folder, checkpoint_config *c, crumb_error *err);
 
 /* ---- packed.c: low-bit weights ------------------------------------------------------------------------------- */
 

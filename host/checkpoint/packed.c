@@ -80,7 +80,7 @@ static crumb_status check_grouped(const crumb_safetensors *files, checkpoint_ten
     if (!is_shaped(t->zeros, CRUMB_DTYPE_I32, n_groups, t->m * bits / 32))
         return fail(files, t->zeros, "its shape does not fit the weights and group_size", err);
     if (t->packing->act_order && !t->group_of)
-        return fail(files, from, "there is no g_idx beside it, though quantization_config has desc_act", err);
+        return fail(files, from, "there is no g_idx beside it, though the folder's settings have desc_act", err);
     if (t->group_of &&
         (t->group_of->dtype != CRUMB_DTYPE_I32 || t->group_of->n_dims != 1 || t->group_of->dims[0] != t->k))
         return fail(files, t->group_of, "not an I32 for each column", err);

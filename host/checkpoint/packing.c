@@ -1,4 +1,4 @@
-/* config.json's quantization_config: how weights are packed. */
+/* How weights are packed: config.json's quantization_config, or a file of settings beside it. */
 #include "host/checkpoint/internal.h"
 
 #include <string.h>
@@ -18,13 +18,26 @@ static bool is_word(const char *found, const char *word) {
     return strcspn(found, "|") == strlen(word) && strncmp(found, word, strlen(word)) == 0;
 }
 
+static const char *present(const cJSON *q, const char *key, const char *older) {
+    return !checkpoint_get(q, key) && checkpoint_get(q, older) ? older : key;
+}
+
+const char *checkpoint_bits_key(const cJSON *quantization) {
+    return present(quantization, "bits", "w_bit");
+}
+
+const char *checkpoint_group_key(const cJSON *quantization) {
+    return present(quantization, "group_size", "q_group_size");
+}
+
 static crumb_status read_bits_and_group(const checkpoint_object *q, struct checkpoint_packing *out) {
+    const char *bits_key = checkpoint_bits_key(q->json), *group_key = checkpoint_group_key(q->json);
     int32_t bits = 0, group = 0;
-    CRUMB_TRY(checkpoint_get_integer(q, "bits", true, 0, 64, &bits));
-    CRUMB_TRY(checkpoint_get_integer(q, "group_size", true, -1, 1 << 20, &group));
+    CRUMB_TRY(checkpoint_get_integer(q, bits_key, true, 0, 64, &bits));
+    CRUMB_TRY(checkpoint_get_integer(q, group_key, true, -1, 1 << 20, &group));
     if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
-        return checkpoint_unsupported(q, "bits", "other than 2, 3, 4 and 8");
-    if (group == 0) return checkpoint_unsupported(q, "group_size", "neither -1 nor a number of weights");
+        return checkpoint_unsupported(q, bits_key, "other than 2, 3, 4 and 8");
+    if (group == 0) return checkpoint_unsupported(q, group_key, "neither -1 nor a number of weights");
     out->bits = (uint8_t)bits;
     out->group = group == -1 ? 0 : (uint32_t)group;
     return CRUMB_OK;
@@ -53,7 +66,7 @@ static crumb_status read_awq(const checkpoint_object *q, struct checkpoint_packi
     bool zero_point = true;
     CRUMB_TRY(get_word(q, "version", "gemm|GEMM", &unused)); /* others have another order of bits */
     CRUMB_TRY(read_bits_and_group(q, out));
-    if (out->bits != 4) return checkpoint_unsupported(q, "bits", "other than 4");
+    if (out->bits != 4) return checkpoint_unsupported(q, checkpoint_bits_key(q->json), "other than 4");
     CRUMB_TRY(checkpoint_get_flag(q, "zero_point", &zero_point));
     if (!zero_point) return checkpoint_unsupported(q, "zero_point", "false");
     out->method = CHECKPOINT_AWQ;

@@ -283,7 +283,8 @@ static crumb_status add_one(tensors *all, const checkpoint_config *c, const crum
         return fail(all, from, "scales as ParetoQ trains them, but config.json has no w_bits that says of which levels",
                     err);
     if (strcmp(part, "weight") != 0 && strcmp(part, "bias") != 0)
-        return fail(all, from, "neither a weight nor a bias, nor what config.json's quantization_config asks for", err);
+        return fail(all, from,
+                    "neither a weight nor a bias, nor packed as the folder's settings (quantization_config) say", err);
     snprintf(t.name, sizeof t.name, "%s.%s", name, part);
     return add_dense(all, &t, err);
 }

@@ -49,6 +49,90 @@ class Folders(CommandTest):
         self.edit(folder, "config.json", lambda c: c["quantization_config"].update(checkpoint_format="gptq"))
         self.fails(3, "run", folder, "x", says="config.json: key 'quantization_config.format': another version")
 
+    def move_settings(self, folder, file, names=()):
+        """Takes quantization_config out of config.json into a file of its own, with keys by other names; what it was."""
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
+            settings = json.load(f)["quantization_config"]
+        self.edit(folder, "config.json", lambda c: c.pop("quantization_config"))
+        moved = {dict(names).get(k, k): v for k, v in settings.items() if k != "quant_method"}
+        self.edit(folder, file, lambda c: c.update(moved))
+        return settings
+
+    def test_settings_in_a_file_of_their_own(self):
+        """As AutoGPTQ and AutoAWQ wrote them, with the weights' file under AutoGPTQ's name."""
+        awq = (("bits", "w_bit"), ("group_size", "q_group_size"))
+        for name, file, names in (("llama-q4_0+gptq", "quantize_config.json", ()), ("llama-q2_0+gptq", "quantize_config.json", ()),
+                                  ("llama-q4_0+gptq_v2", "quantize_config.json", ()), ("llama-q4_0+order", "quantize_config.json", ()),
+                                  ("llama-q4_0+awq", "quant_config.json", ()), ("llama-q4_0+awq", "quant_config.json", awq),
+                                  ("llama-q4_0+awq", "quantize_config.json", awq)):
+            folder = self.copy(name)
+            before = self.says(folder)
+            settings = self.move_settings(folder, file, names)
+            others = {"damp_percent": 0.01, "model_name_or_path": None, "model_file_base_name": "x", "quant_method": None}
+            self.edit(folder, file, lambda c: c.update(others))
+            os.rename(os.path.join(folder, "model.safetensors"), os.path.join(folder, "gptq_model-4bit-128g.safetensors"))
+            self.assertEqual(self.says(folder), before, (name, file))
+            self.assertIn("qweight", self.succeeds("inspect", folder).stdout)
+            os.unlink(os.path.join(folder, file))
+            self.fails(3, "run", folder, "x", says="nor packed as the folder's settings")
+            self.edit(folder, "config.json", lambda c: c.update(quantization_config=settings))
+            self.assertEqual(self.says(folder), before)
+            shutil.copy(os.path.join(folder, "gptq_model-4bit-128g.safetensors"), os.path.join(folder, "other.safetensors"))
+            self.fails(1, "run", folder, "x", says="no single one by another name")
+
+    def test_settings_of_another_file_that_crumb_does_not_do(self):
+        for name, file, change, says in (
+                ("gptq", "quantize_config.json", {"bits": 5}, "'bits'"),
+                ("gptq", "quantize_config.json", {"bits": "4"}, "'bits'"),
+                ("gptq", "quantize_config.json", {"group_size": None}, "'group_size': missing"),
+                ("gptq", "quantize_config.json", {"desc_act": 1}, "'desc_act'"),
+                ("gptq", "quantize_config.json", {"checkpoint_format": "marlin"}, "'checkpoint_format': 'marlin'"),
+                ("gptq", "quantize_config.json", {"is_marlin_format": True}, "'is_marlin_format': 'true'"),
+                ("gptq", "quantize_config.json", {"quant_method": "bitnet"}, "'quant_method': 'bitnet'"),
+                ("gptq", "quantize_config.json", {"quant_method": 7}, "'quant_method': not a string"),
+                ("gptq", "quantize_config.json", {"rotation": "hadamard"}, "'rotation': names a transform"),
+                ("gptq", "quantize_config.json", {"dynamic": {"x": 1}}, "'dynamic'"),
+                ("awq", "quant_config.json", {"bits": None, "w_bit": 3}, "'w_bit'"),
+                ("awq", "quant_config.json", {"group_size": None, "q_group_size": 0}, "'q_group_size'"),
+                ("awq", "quant_config.json", {"version": "GEMV"}, "'version': 'GEMV'"),
+                ("awq", "quant_config.json", {"zero_point": False}, "'zero_point'")):
+            folder = self.copy(f"llama-q4_0+{name}")
+            self.move_settings(folder, file)
+            self.edit(folder, file, lambda c: c.update(change))
+            self.fails(3, "run", folder, "x", says=f"{folder}/{file}: key {says}")
+        with open(os.path.join(folder, "quantize_config.json"), "w", encoding="ascii") as f:
+            f.write("{")
+        self.fails(3, "run", folder, "x", says="quantize_config.json: not a JSON object")
+
+    def test_settings_that_do_not_agree(self):
+        """transformers follows config.json, AutoGPTQ and AutoAWQ the other file: neither is right for certain."""
+        v1, v2 = "llama-q4_0+gptq", "llama-q4_0+gptq_v2"
+        for name, file, settings, key in (
+                (v1, "quantize_config.json", {"bits": 4, "group_size": 32, "desc_act": False}, None),
+                (v1, "quantize_config.json", {"bits": 4, "group_size": 32}, None),
+                (v2, "quantize_config.json", {"bits": 4, "group_size": 32}, None),
+                (v1, "quantize_config.json", {"bits": 3, "group_size": 32}, "bits"),
+                (v1, "quantize_config.json", {"bits": 4, "group_size": -1}, "group_size"),
+                (v1, "quantize_config.json", {"bits": 4, "group_size": 32, "desc_act": True}, "desc_act"),
+                (v1, "quantize_config.json", {"bits": 4, "group_size": 32, "checkpoint_format": "gptq_v2"}, "checkpoint_format"),
+                (v2, "quantize_config.json", {"bits": 4, "group_size": 32, "format": "gptq"}, "format"),
+                (v1, "quantize_config.json", {"bits": 4, "group_size": 32, "quant_method": "awq"}, "quant_method"),
+                ("llama-q4_0+awq", "quant_config.json", {"w_bit": 4, "q_group_size": 32, "version": "GEMM"}, None),
+                ("llama-q4_0+awq", "quant_config.json", {"w_bit": 4, "q_group_size": 64}, "q_group_size")):
+            folder = self.copy(name)
+            before = self.says(folder)
+            self.edit(folder, file, lambda c: c.update(settings))
+            if key:
+                says = f"{folder}/{file}: key '{key}': another value than {folder}/config.json has"
+                self.fails(3, "run", folder, "x", says=says)
+            else:
+                self.assertEqual(self.says(folder), before)
+        folder = self.copy("llama-q4_0+awq")
+        self.move_settings(folder, "quantize_config.json", (("bits", "w_bit"),))
+        self.edit(folder, "quant_config.json", lambda c: c.update(bits=4, group_size=128))
+        says = f"quant_config.json: key 'group_size': another value than {folder}/quantize_config.json has"
+        self.fails(3, "run", folder, "x", says=says)
+
     def test_tokens_that_end_an_answer(self):
         """Whichever file lists them, alone or among others; also once the folder has become a file."""
         plain, made = self.says(self.copy("llama-f16")), os.path.join(self.work, "made.gguf")
@@ -133,6 +217,7 @@ class Folders(CommandTest):
         """Which would end the text there: refused in every file, with its place named."""
         for name, file, change, place in (
                 ("llama-f16", "config.json", lambda c: c.update(model_type="llama\0"), "'model_type'"),
+                ("llama-f16", "quantize_config.json", lambda c: c.update(quant_method="gptq\0"), "'quant_method'"),
                 ("llama-f16", "generation_config.json", lambda c: c.update(a=[1, {"b": "\0"}]), "'a[1].b'"),
                 ("llama-f16", "tokenizer_config.json", lambda c: c.update(chat_template="{{ a }}\0{{ b }}"), "'chat_template'"),
                 ("llama-f16", "chat_template.json", lambda c: c.update(chat_template="{{ a }}\0"), "'chat_template'"),

@@ -55,12 +55,14 @@ static void make_work(const char *model) {
     }
 }
 
-static void remove_work(void) {
+static void remove_file(const char *name) {
     char path[512];
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        snprintf(path, sizeof path, "%s/%s", work, files[i]);
-        unlink(path);
-    }
+    snprintf(path, sizeof path, "%s/%s", work, name);
+    unlink(path);
+}
+
+static void remove_work(void) {
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) remove_file(files[i]);
     rmdir(work);
 }
 
@@ -162,6 +164,15 @@ static const struct field {
     {"bitnet-b1.58-i2_s+auto", "config.json", "quantization_config.quantization_mode", WORD, false},
     {"bitnet-b1.58-i2_s+auto", "config.json", "quantization_config.use_rms_norm", FLAG, false},
     {"bitnet-b1.58-i2_s+online", "config.json", "quantization_config.modules_to_not_convert", LIST, false},
+    {"llama-q4_0+gptq", "quantize_config.json", "quant_method", WORD, false},
+    {"llama-q4_0+gptq", "quantize_config.json", "bits", BITS, true},
+    {"llama-q4_0+gptq", "quantize_config.json", "group_size", GROUP, true},
+    {"llama-q4_0+gptq", "quantize_config.json", "desc_act", FLAG, false},
+    {"llama-q4_0+gptq", "quantize_config.json", "checkpoint_format", WORD, false},
+    {"llama-q4_0+gptq", "quantize_config.json", "is_marlin_format", FLAG, false},
+    {"llama-q4_0+awq", "quant_config.json", "bits", BITS, true},
+    {"llama-q4_0+awq", "quant_config.json", "group_size", GROUP, true},
+    {"llama-q4_0+awq", "quant_config.json", "version", WORD, false},
     {"llama-q4_1", "tokenizer_config.json", "bos_token", TEXT, false},
     {"llama-q4_1", "tokenizer_config.json", "eos_token", TEXT, false},
     {"llama-q4_1", "tokenizer_config.json", "eos_token.content", TEXT, true},
@@ -186,24 +197,48 @@ static void set_field(cJSON *object, const char *path, const char *json) {
     if (json) assert_true(cJSON_AddItemToObject(object, path, cJSON_Parse(json)));
 }
 
-static void damage(const struct field *f, const char *json) {
-    char path[512], says[600], why[192];
+static cJSON *read_document(const char *model, const char *file) {
+    char path[512];
     size_t n;
     cJSON *document;
-    crumb_gguf *g;
-    crumb_error err = {0};
-    snprintf(path, sizeof path, "tests/oracle/checkpoints/%s/%s", f->model, f->file);
+    snprintf(path, sizeof path, "tests/oracle/checkpoints/%s/%s", model, file);
     char *text = (char *)read_whole_file(path, &n);
     assert_int_equal(crumb_json_parse_object(text, n, &document, NULL), CRUMB_OK);
     free(text);
-    set_field(document, f->path, json);
-    text = cJSON_Print(document);
-    snprintf(path, sizeof path, "%s/%s", work, f->file);
+    return document;
+}
+
+static void write_document(const char *name, cJSON *document) {
+    char path[512], *text = cJSON_Print(document);
+    snprintf(path, sizeof path, "%s/%s", work, name);
     FILE *file = open_file(path, "wb");
     fprintf(file, "%s", text);
     fclose(file);
     free(text);
     cJSON_Delete(document);
+}
+
+static bool is_settings(const char *file) {
+    return strncmp(file, "quant", 5) == 0;
+}
+
+/* What the field's file says; settings in a file of their own come out of config.json. */
+static cJSON *begin_document(const struct field *f) {
+    cJSON *document = read_document(f->model, is_settings(f->file) ? "config.json" : f->file);
+    if (!is_settings(f->file)) return document;
+    cJSON *settings = cJSON_DetachItemFromObjectCaseSensitive(document, "quantization_config");
+    write_document("config.json", document);
+    return settings;
+}
+
+static void damage(const struct field *f, const char *json) {
+    char path[512], says[600], why[192];
+    crumb_gguf *g;
+    crumb_error err = {0};
+    cJSON *document = begin_document(f);
+    set_field(document, f->path, json);
+    write_document(f->file, document);
+    snprintf(path, sizeof path, "%s/%s", work, f->file);
     snprintf(says, sizeof says, "%s: key '%s", path, f->path);
     snprintf(why, sizeof why, "%s: '%s' is %s", f->model, f->path, json ? json : "not there");
     if (crumb_checkpoint_open(work, &g, &err) == CRUMB_OK) fail_msg("%s, which is taken", why);
@@ -219,6 +254,7 @@ static void each_field_is_named(void **state) {
         for (size_t j = 0; j < 12 && wrong[f->kind][j]; j++) damage(f, wrong[f->kind][j]);
         if (f->required) damage(f, "null");
         if (f->required) damage(f, NULL);
+        if (is_settings(f->file)) remove_file(f->file);
     }
     remove_work();
 }

@@ -49,7 +49,8 @@ static void print_formats(void) {
     cli_print(
         "GGUF versions 2 and 3, also split files; folders as transformers writes them (config.json, "
         "safetensors,\ntokenizer.json): in bf16, f16 or f32, packed as BitNet, GPTQ (versions 1 and 2; 2, 3, 4 and "
-        "8 bits) or\nAWQ (4 bits, gemm) have it, or trained on few levels as ParetoQ does. Architectures: %s. "
+        "8 bits) or\nAWQ (4 bits, gemm) have it (settings in config.json, quantize_config.json or quant_config.json),\n"
+        "or trained on few levels as ParetoQ does. Architectures: %s. "
         "Tensor types:\n\n",
         crumb_arch_names());
     cli_print("  %-12s %12s %6s  %s\n", "type", "bits/weight", "codes", "activations by default");

@@ -1,5 +1,6 @@
 /* crumb inspect of safetensors files: the tensors of one file, or of all files of an index or folder. Names come from
  * the file and are escaped. */
+#include "host/checkpoint/checkpoint.h"
 #include "host/container/safetensors.h"
 #include "tools/crumb/json_util.h"
 
@@ -15,20 +16,14 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 bool cli_find_safetensors(const char *model, char *path, size_t size) {
-    static const char *const names[] = {"model.safetensors.index.json", "model.safetensors"};
     struct stat info;
-    int n = -1;
     if (!model || stat(model, &info) != 0) return false;
     if (!S_ISDIR(info.st_mode)) {
-        n = snprintf(path, size, "%s", model);
+        const int n = snprintf(path, size, "%s", model);
         return n > 0 && (size_t)n < size &&
                (ends_with(model, ".safetensors") || ends_with(model, ".safetensors.index.json"));
     }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        n = snprintf(path, size, "%s/%s", model, names[i]);
-        if (n > 0 && (size_t)n < size && stat(path, &info) == 0) return true;
-    }
-    return false;
+    return crumb_checkpoint_find_weights(model, path, size, NULL) == CRUMB_OK;
 }
 
 typedef struct dtype_total {
