@@ -103,6 +103,27 @@ class Turns(CommandTest):
         self.fails(2, *CHAT, "-e", "-p", r"a\x00b", says="the prompt: a byte 0")
         self.fails(2, *CHAT, input="One\nday\0she\n", says="standard input: a byte 0")
 
+    def test_a_byte_0_in_an_answer_cuts_nothing_off(self):
+        """Neither what is printed nor, with U+FFFD in its place, what the conversation remembers."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "model")
+            shutil.copytree(os.path.join(SOURCE, "tests", "oracle", "checkpoints", "llama-f16"), model)
+            asks = ("run", "-m", model, "-st", "-p", "x", "-n", "6", "--temp", "0", "--ignore-eos", "--device", "cpu",
+                    "--no-display-prompt", "--chat-template")
+            said = self.succeeds(*asks, "{{ 'in the hat' }}").stdout
+            with open(os.path.join(model, "tokenizer.json"), encoding="utf-8") as f:
+                document = json.load(f)
+            vocabulary = document["model"]["vocab"]
+            vocabulary[said[0]], vocabulary["\u0100"] = vocabulary["\u0100"], vocabulary[said[0]]  # GPT-2's byte 0
+            with open(os.path.join(model, "tokenizer.json"), "w", encoding="utf-8") as f:
+                json.dump(document, f)
+            printed = self.succeeds(*asks, "{{ 'in the hat' }}").stdout
+            self.assertEqual(printed, said.replace(said[0], "\0"))
+            template = "{% if messages|length > 2 %}{{ raise_exception(messages[1].content) }}{% endif %}in the hat"
+            done = self.fails(2, *asks[:3], "-cnv", *asks[4:], template, input="y\n")
+            remembered = printed.strip().replace("\0", "\ufffd")
+            self.assertIn("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in remembered), done.stderr)
+
     def test_a_template_that_does_not_work_is_named(self):
         """A file's, and a model's: with the model's path; a prompt by itself needs none of it."""
         with tempfile.TemporaryDirectory() as folder:

@@ -55,10 +55,25 @@ static void drop_message(chat *c) {
     free((char *)(uintptr_t)c->messages[--c->n_messages].content);
 }
 
-static crumb_status add_copy(chat *c, const char *role, const char *text, size_t n_bytes, crumb_error *err) {
-    char *copy = strndup(text, n_bytes);
+static crumb_status add_copy(chat *c, const char *role, const char *text, crumb_error *err) {
+    char *copy = strdup(text);
     if (!copy) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for a message");
     return add_message(c, role, copy, err);
+}
+
+/* A message is a string: U+FFFD stands for a byte 0 of an answer, which would end it. */
+static crumb_status add_answer(chat *c, const char *text, size_t n_bytes, crumb_error *err) {
+    static const char instead[] = "\xef\xbf\xbd";
+    size_t n = 0;
+    for (size_t i = 0; i < n_bytes; i++) n += text[i] ? 1 : sizeof instead - 1;
+    char *copy = calloc(n + 1, 1), *to = copy;
+    if (!copy) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for a message");
+    for (size_t i = 0; i < n_bytes; i++)
+        if (text[i])
+            *to++ = text[i];
+        else
+            to = stpcpy(to, instead);
+    return add_message(c, "assistant", copy, err);
 }
 
 /* A line of the user's, and those behind it for as long as they end with a backslash. */
@@ -148,7 +163,7 @@ static crumb_status answer(chat *c, crumb_error *err) {
     }
     cli_flush();
     if (r->end == RUN_INTERRUPTED && r->n_answer == 0) return drop_message(c), CRUMB_OK;
-    return add_copy(c, "assistant", r->answer ? r->answer : "", r->n_answer, err);
+    return add_answer(c, r->answer, r->n_answer, err);
 }
 
 /* ---- the conversation -------------------------------------------------------------------------------------- */
@@ -167,7 +182,7 @@ static crumb_status read_options(chat *c, crumb_error *err) {
     if (o->chat_template_file) CRUMB_TRY(read_text(o->chat_template_file, &c->template_text, err));
     c->template = o->chat_template_file ? c->template_text : o->chat_template;
     if (!o->system_prompt) return CRUMB_OK;
-    CRUMB_TRY(add_copy(c, "system", o->system_prompt, strlen(o->system_prompt), err));
+    CRUMB_TRY(add_copy(c, "system", o->system_prompt, err));
     if (o->escape) cli_unescape((char *)(uintptr_t)c->messages[0].content, strlen(c->messages[0].content));
     return CRUMB_OK;
 }
@@ -175,7 +190,7 @@ static crumb_status read_options(chat *c, crumb_error *err) {
 /* A template that does not work says so before anybody has typed anything. */
 static crumb_status try_template(chat *c, crumb_error *err) {
     size_t n = 0;
-    CRUMB_TRY(add_copy(c, "user", "hello", 5, err));
+    CRUMB_TRY(add_copy(c, "user", "hello", err));
     const crumb_status status = tokenize(c, &n, err);
     drop_message(c);
     return n > 0 ? CRUMB_OK : status;
@@ -187,7 +202,7 @@ static crumb_status talk(chat *c, crumb_error *err) {
     cli_line_end end = CLI_LINE_READ;
     if (r->prompt && memchr(r->prompt, 0, r->prompt_bytes))
         return crumb_fail(err, CRUMB_ERR_ARGUMENT, "the prompt: a byte 0 in it, which a message cannot have");
-    if (r->prompt) CRUMB_TRY(add_copy(c, "user", r->prompt, r->prompt_bytes, err));
+    if (r->prompt) CRUMB_TRY(add_copy(c, "user", r->prompt, err));
     for (bool given = r->prompt != NULL;; given = false) {
         if (!given) CRUMB_TRY(next_message(c, &end, err));
         if (end != CLI_LINE_READ) return r->end = end == CLI_LINE_CLOSED ? RUN_EOS : RUN_INTERRUPTED, CRUMB_OK;
