@@ -244,9 +244,10 @@ static uint64_t matrix_local_bytes(const crumb_cl_kernel *kernel, uint32_t head_
 static bool attention_fits(const crumb_cl_kernel *kernel, const crumb_cl_heads *h, const crumb_cl_target *target) {
     if (kernel->rung > target->rung || kernel->bf16 != target->bf16) return false;
     return !kernel->sub_group ||
-           (!target->exact && kernel->sub_group == target->sub_group && h->kv == CRUMB_KV_F16 &&
-            h->head_dim % 16 == 0 && h->head_dim >= 32 && h->head_dim <= 16u * kernel->sub_group &&
-            h->n_head / h->n_head_kv <= most_queries(kernel) && kernel->local_size <= target->max_work_group &&
+           (!(target->exact && h->kv == CRUMB_KV_F16) && kernel->sub_group == target->sub_group &&
+            h->kv == kernel->kv && h->head_dim % (h->kv == CRUMB_KV_Q8 ? 32 : 16) == 0 && h->head_dim >= 32 &&
+            h->head_dim <= 16u * kernel->sub_group && h->n_head / h->n_head_kv <= most_queries(kernel) &&
+            kernel->local_size <= target->max_work_group &&
             matrix_local_bytes(kernel, h->head_dim) <= target->local_bytes);
 }
 

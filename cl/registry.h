@@ -72,7 +72,8 @@ typedef struct crumb_cl_kernel {
     bool groups;        /* gemm.cl: also takes X_GROUP */
     uint32_t min_n;     /* rows of activations from and up to which it is meant to be used; it computes any */
     uint32_t max_n;
-    int rank; /* higher is preferred among those that fit */
+    int rank;         /* higher is preferred among those that fit */
+    crumb_kv_type kv; /* of attention on matrix instructions: the caches that it serves */
     /* Of dense layers, which have tokens and max_n too; on matrix instructions also rung, sub_group and rank: */
     uint8_t type;  /* of weights: 16 f16, 17 bf16 */
     uint16_t rows; /* of weights, of a work-group */
@@ -134,8 +135,8 @@ const crumb_cl_kernel *crumb_cl_floats_select(uint32_t n, bool bf16);
 uint64_t crumb_cl_split_bytes(uint32_t n, uint32_t k);
 
 /* Attention's kernel, ATTENTION_SPLIT or ATTENTION_WHOLE: matrix instructions where the target has them and they serve
- * the heads and the cache, else, or with `exact`, the CPU's sequence of operations. Which it is does not depend on the
- * number of rows, and neither do results. */
+ * the heads and the cache, else, or of f16 caches with `exact`, the CPU's sequence of operations. Which it is does not
+ * depend on the number of rows, and neither do results. */
 typedef struct crumb_cl_heads {
     crumb_kv_type kv;
     uint32_t head_dim, n_head, n_head_kv;

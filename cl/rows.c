@@ -107,7 +107,7 @@ static const crumb_cl_kernel kernels[] = {
      .rank = rank_,                                                                                                    \
      .type = type_,                                                                                                    \
      .rows = rows_},
-#define CRUMB_CL_ATTENTION(name_, op_, entry_, sub_group_, registers_, rank_, options_)                                \
+#define CRUMB_CL_ATTENTION(name_, op_, entry_, kv_, sub_group_, registers_, rank_, options_)                           \
     {.name = ROW_NAME(name_),                                                                                          \
      .bf16 = ROW_BF16,                                                                                                 \
      .op = CRUMB_CL_##op_,                                                                                             \
@@ -118,7 +118,8 @@ static const crumb_cl_kernel kernels[] = {
      .rung = CRUMB_CL_DPAS_I8,                                                                                         \
      .sub_group = sub_group_,                                                                                          \
      .registers = registers_,                                                                                          \
-     .rank = rank_},
+     .rank = rank_,                                                                                                    \
+     .kv = CRUMB_KV_##kv_},
 #define ROW_NAME(name)       name
 #define ROW_OPTIONS(options) options
 #define ROW_BF16             false

@@ -69,7 +69,7 @@ static double f32_error(const crumb_cl_kernel *row) {
     case CRUMB_CL_LINEAR_F32: return 0x1p-42;
     case CRUMB_CL_DENSE_MATRIX: return dense_type(row) == CRUMB_TYPE_BF16 ? 0x1p-36 : 0x1p-40;
     case CRUMB_CL_ATTENTION_SPLIT:
-    case CRUMB_CL_ATTENTION_WHOLE: return row->sub_group ? 0x1p-37 : 0;
+    case CRUMB_CL_ATTENTION_WHOLE: return row->sub_group && row->kv == CRUMB_KV_F16 ? 0x1p-37 : 0;
     default: return 0;
     }
 }

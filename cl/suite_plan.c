@@ -12,7 +12,8 @@ static void favour(const crumb_kernel_machine *m, const crumb_cl_kernel *row) {
     if (matrix) d->ladder = m->most;
     d->ladder.exact = !matrix;
     d->ladder.bf16 = row->bf16;
-    if (row->op == CRUMB_CL_LINEAR_DENSE) d->ladder.rung = CRUMB_CL_PORTABLE;
+    const bool attends = row->op == CRUMB_CL_ATTENTION_SPLIT || row->op == CRUMB_CL_ATTENTION_WHOLE;
+    if (row->op == CRUMB_CL_LINEAR_DENSE || (attends && !matrix)) d->ladder.rung = CRUMB_CL_PORTABLE;
 }
 
 crumb_status crumb_cl_suite_plan_record(crumb_kernel_machine *m, size_t kernel, const crumb_plan_desc *desc,

@@ -53,22 +53,24 @@ static void print_dense(const crumb_cl_kernel *kernel) {
            kernel->max_n, kernel->rank, kernel->file, CRUMB_CL_BUILD_OPTIONS, kernel->options);
 }
 
-/* Attention for the heads of Llama 3 8B, and for others; without matrix instructions for the first, and many rows. */
+/* Attention for the heads of Llama 3 8B, and for others; without matrix instructions for the former, and many rows. */
 static void print_attention(const crumb_cl_kernel *kernel) {
-    static const crumb_cl_heads all[] = {
-        {CRUMB_KV_F16, 128, 32, 8}, {CRUMB_KV_F16, 64, 32, 8}, {CRUMB_KV_F16, 256, 8, 4}};
+    static const crumb_cl_heads all[] = {{CRUMB_KV_F16, 128, 32, 8}, {CRUMB_KV_F16, 64, 32, 8},
+                                         {CRUMB_KV_F16, 256, 8, 4},  {CRUMB_KV_Q8, 128, 32, 8},
+                                         {CRUMB_KV_Q8, 96, 28, 4},   {CRUMB_KV_Q8, 256, 8, 4}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         char options[CRUMB_CL_OPTIONS_MAX];
         const crumb_cl_target target = {kernel->rung, kernel->sub_group, 64u << 10, 1024, 0, kernel->bf16, false};
-        if (crumb_cl_attention_select(kernel->op, &all[i], &target) != kernel || (!kernel->sub_group && i > 0))
+        if (crumb_cl_attention_select(kernel->op, &all[i], &target) != kernel ||
+            (!kernel->sub_group && all[i].head_dim != 128))
             continue;
         const uint32_t whole = crumb_cl_attention_rows(kernel, &all[i], &target);
         const uint32_t rows = kernel->op == CRUMB_CL_ATTENTION_WHOLE ? whole : 1;
         crumb_cl_attention_options(kernel, &all[i], rows, options);
-        printf("%s\t%s\t0\t%u\t%u\t0\t%u\t%u\t%u\t%d\theads%u\t%s\t%s %s%s\n", kernel->name,
+        printf("%s\t%s\t0\t%u\t%u\t0\t%u\t%u\t%u\t%d\theads%u%s\t%s\t%s %s%s\n", kernel->name,
                crumb_cl_rung_name(kernel->rung), kernel->sub_group, kernel->registers, rows, kernel->local_size,
-               kernel->max_n, kernel->rank, all[i].head_dim, kernel->file, CRUMB_CL_BUILD_OPTIONS, options,
-               kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
+               kernel->max_n, kernel->rank, all[i].head_dim, all[i].kv == CRUMB_KV_Q8 ? "-q8" : "", kernel->file,
+               CRUMB_CL_BUILD_OPTIONS, options, kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
     }
 }
 

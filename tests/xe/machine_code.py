@@ -15,7 +15,8 @@ LIST_VARIANTS is the program of list_variants.c. Rules, per variant and device:
     dword (8 bits: two), since loads bring dwords of two operands in turn
     gemv.cl with one row: at most 1 instruction per 64 bytes of weights beside loads, matrix instructions and sync
     dense_matrix.cl, many rows: at most 2, in sub-groups of 8 at most 5
-    attention_matrix.cl, many rows: at most 8
+    attention_matrix.cl, many rows: at most 8; of int8 caches KEYS_BUDGET with keys, whose sums become floats for each 32
+    dimensions, and VALUES_BUDGET with values, where weights become integers
     linear.cl: matrix instructions are in a loop, or unrolled in one
 Scales of 32 and of 16 have no budget: their floats alone are 3 instructions per sum.
 
@@ -37,6 +38,9 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crumb" / "ocloc"
 SMALL_GROUPS = ("group32", "group16", "group16-wide")
 DEVICES = {("dp4a", 0): ["mtl", "tgllp"], 16: ["bmg", "lnl", "ptl"], 8: ["dg2", "arl-h"]}
+
+
+KEYS_BUDGET, VALUES_BUDGET = 24, 60
 
 
 class Compiler:
@@ -89,6 +93,11 @@ def kind_of(instruction):
     return "jump" if op.split(".")[0] in ("jmpi", "goto", "while", "brd", "join", "if", "else", "endif") else "alu"
 
 
+def beside(loop):
+    """Instructions that a budget counts beside a matrix instruction."""
+    return (loop["alu"] + loop["jump"] + loop["send"] + loop["idle"]) / max(loop["dpas"], 1)
+
+
 def count(code):
     """Instructions by kind; mad: those of alu that multiply and add."""
     counts = Counter(kind_of(line) for line in code)
@@ -120,6 +129,7 @@ class Variant:
          self.rank) = map(int, numbers)
         self.matrix = self.rung.startswith("dpas")
         self.gemv = self.file == "gemv.cl" and self.tokens == 1
+        self.bytes = "-q8" in self.layer  # attention over an int8 cache
         self.in_registers = "-D IN_REGISTERS=1" in self.options
 
     def lines_per_dpas(self):
@@ -167,7 +177,8 @@ class Result:
         self.simd = int(re.search(r"simd_size:\s+(\d+)", ze_info)[1])
         self.loops, whole = loops_of(asm)
         with_dpas = [l for l in self.loops if l["dpas"]]
-        self.loop = max(with_dpas, key=lambda l: l["dpas"], default=Counter())
+        self.loop = max(with_dpas, key=beside if variant.bytes else lambda l: l["dpas"], default=Counter())
+        self.keys = min(with_dpas, key=beside, default=Counter())  # of int8 caches, whose self.loop is that of values
         self.whole = whole
         self.failure = self.judge()
 
@@ -186,7 +197,7 @@ class Result:
         if v.layer == "dense":
             return (2 if v.sub_group == 16 else 5) if "_gemm_" in v.name else None
         if v.layer.startswith("heads"):
-            return 8 if "_whole_" in v.name else None
+            return None if "_whole_" not in v.name else VALUES_BUDGET if v.bytes else 8
         if v.file == "linear.cl" or v.layer in SMALL_GROUPS or v.tokens not in (1, 8, 16, 32, 64):
             return None
         if v.in_registers:
@@ -206,6 +217,8 @@ class Result:
         budget, (other, what) = self.budget(), self.other()
         if budget and not self.loop["dpas"]:
             return "has no matrix instruction in its inner loop"
+        if budget and self.variant.bytes and beside(self.keys) > KEYS_BUDGET:
+            return f"has {beside(self.keys):.2f} other instructions per DPAS with keys, more than {KEYS_BUDGET}"
         if budget and other > budget:
             return f"has {other:.2f} other instructions per {what}, more than {budget}"
         return None

@@ -506,7 +506,61 @@ static void matrix_attention_is_near_and_agrees(void **state) {
                 2 * cpu_rms); /* second terms are rounded too, where the instructions round each product */
 }
 
-/* Matrix instructions are for f16 caches and heads of whole blocks that fit registers. */
+/* Over a cache of bytes matrix instructions make the reference's bits, in all ways. */
+static void compare_exact_matrix_attention(attention_case *c, uint32_t sub_group) {
+    const crumb_cl_heads heads = {c->s->type, c->s->head_dim, c->s->n_head, c->s->n_head_kv};
+    const crumb_cl_target target = {.rung = CRUMB_CL_DPAS,
+                                    .sub_group = sub_group,
+                                    .local_bytes = 64 << 10,
+                                    .max_work_group = 1024,
+                                    .exact = true,
+                                    .bf16 = c->bf16};
+    const crumb_cl_kernel *split = crumb_cl_attention_select(CRUMB_CL_ATTENTION_SPLIT, &heads, &target);
+    const crumb_cl_kernel *whole = crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &heads, &target);
+    assert_true(split->sub_group == sub_group && whole->sub_group == sub_group && split->bf16 == c->bf16);
+    for (size_t i = 0; c->bf16 && i < c->n_q; i++) c->want[i] = rounded(c->want[i]);
+    run_split(c, split);
+    check_floats(c->got, c->want, c->n_q, c->s, c->b, split->name);
+    run_whole(c, whole, crumb_cl_attention_rows(whole, &heads, &target));
+    check_floats(c->got, c->want, c->n_q, c->s, c->b, whole->name);
+    if (c->bf16 || c->s->head_dim != 64) return;
+    run_whole(c, whole, 2);
+    check_floats(c->got, c->want, c->n_q, c->s, c->b, whole->name);
+}
+
+static void matrix_attention_of_bytes_equals_reference(void **state) {
+    (void)state;
+    static const struct {
+        shape s;
+        uint32_t sub_group;
+        bool bf16;
+    } cases[] = {{{CRUMB_KV_Q8, 64, 9, 3, 0, CRUMB_ROPE_NORMAL}, 16, true},
+                 {{CRUMB_KV_Q8, 64, 9, 3, 0, CRUMB_ROPE_NORMAL}, 8, false},
+                 {{CRUMB_KV_Q8, 128, 4, 1, 0, CRUMB_ROPE_NORMAL}, 8, true},
+                 {{CRUMB_KV_Q8, 128, 14, 2, 0, CRUMB_ROPE_NORMAL}, 16, false},
+                 {{CRUMB_KV_Q8, 256, 12, 2, 0, CRUMB_ROPE_NORMAL}, 16, false},
+                 {{CRUMB_KV_Q8, 96, 2, 2, 0, CRUMB_ROPE_NORMAL}, 16, false}};
+    if (!device.sub_groups) skip();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const shape *s = &cases[i].s;
+        size_t n_bytes = N_LAYERS * layer_bytes(s);
+        char *keys = calloc(1, n_bytes), *values = calloc(1, n_bytes);
+        fill_cache(s, keys, values);
+        cl_mem bkeys = crumb_xe_buffer(&device, keys, n_bytes), bvalues = crumb_xe_buffer(&device, values, n_bytes);
+        for (int b = 0; b < N_BATCHES; b++)
+            for (int bf16 = 0; bf16 <= cases[i].bf16; bf16++) {
+                attention_case c;
+                make_case(&c, s, b, keys, values, bkeys, bvalues, bf16);
+                compare_exact_matrix_attention(&c, cases[i].sub_group);
+                free_case(&c);
+            }
+        clReleaseMemObject(bkeys);
+        clReleaseMemObject(bvalues);
+        free(keys), free(values);
+    }
+}
+
+/* Matrix instructions are for heads of whole blocks that fit registers. */
 static void selection_follows_its_rule(void **state) {
     (void)state;
     const crumb_cl_target matrix = {
@@ -518,7 +572,8 @@ static void selection_follows_its_rule(void **state) {
         crumb_cl_heads heads;
         uint32_t on_16, on_8, rows_16, rows_8; /* sub-group, 0: none */
     } cases[] = {
-        {{CRUMB_KV_F16, 128, 32, 8}, 16, 8, 8, 4}, {{CRUMB_KV_Q8, 128, 32, 8}, 0, 0, 4, 4},
+        {{CRUMB_KV_F16, 128, 32, 8}, 16, 8, 8, 4}, {{CRUMB_KV_Q8, 128, 32, 8}, 16, 8, 8, 4},
+        {{CRUMB_KV_F16, 80, 4, 4}, 16, 8, 32, 16}, {{CRUMB_KV_Q8, 80, 4, 4}, 0, 0, 16, 16},
         {{CRUMB_KV_F16, 24, 6, 2}, 0, 0, 5, 5},    {{CRUMB_KV_F16, 64, 71, 1}, 0, 0, 1, 1},
         {{CRUMB_KV_F16, 256, 16, 1}, 16, 0, 2, 1}, {{CRUMB_KV_F16, 256, 8, 8}, 16, 0, 32, 16},
     };
@@ -534,7 +589,7 @@ static void selection_follows_its_rule(void **state) {
             crumb_cl_target exact = *t;
             exact.exact = true;
             assert_int_equal(crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &cases[i].heads, &exact)->sub_group,
-                             0);
+                             cases[i].heads.kv == CRUMB_KV_Q8 ? want : 0);
         }
 }
 
@@ -549,6 +604,7 @@ int main(void) {
         cmocka_unit_test(rotation_and_cache_equal_reference),
         cmocka_unit_test(attention_equals_reference),
         cmocka_unit_test(selection_follows_its_rule),
+        cmocka_unit_test(matrix_attention_of_bytes_equals_reference),
         cmocka_unit_test(matrix_attention_is_near_and_agrees),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,12 +23,11 @@ typedef struct precision {
     const char *builtin, *type; /* "u2", "uint" */
     unsigned bits;
     bool is_signed;
+    bool unsigned_a; /* the other operand's bytes */
 } precision;
-static const precision precisions[] = {{"u2", "uint", 2, false},
-                                       {"i2", "int", 2, true},
-                                       {"u4", "uint", 4, false},
-                                       {"u8", "uint", 8, false},
-                                       {"i8", "int", 8, true}};
+static const precision precisions[] = {{"u2", "uint", 2, false, false}, {"i2", "int", 2, true, false},
+                                       {"u4", "uint", 4, false, false}, {"u8", "uint", 8, false, false},
+                                       {"i8", "int", 8, true, false},   {"i8", "int", 8, true, true}};
 
 static int element(const uint32_t *dword, unsigned index, const precision *p) {
     unsigned value = *dword >> (index * p->bits) & ((1u << p->bits) - 1);
@@ -36,8 +35,8 @@ static int element(const uint32_t *dword, unsigned index, const precision *p) {
     return negative ? (int)value - (1 << p->bits) : (int)value;
 }
 
-/* n: execution size; rows: repeat count; src2 of int8, four operations per channel, systolic depth 8. */
-static void dpas(const int32_t *src0, const uint32_t *src1, const int8_t *src2, unsigned n, unsigned rows,
+/* n: execution size; rows: repeat count; src2 of bytes, four operations per channel, systolic depth 8. */
+static void dpas(const int32_t *src0, const uint32_t *src1, const uint8_t *src2, unsigned n, unsigned rows,
                  const precision *p, int32_t *dst) {
     unsigned operands_per_dword = 32 / (4 * p->bits), k = 0;
     for (unsigned r = 0; r < rows; r++) {
@@ -46,7 +45,9 @@ static void dpas(const int32_t *src0, const uint32_t *src1, const int8_t *src2, 
             for (unsigned i = 0; i < n; i++) {
                 const uint32_t *dword = &src1[depth / operands_per_dword * n + i];
                 unsigned from = depth % operands_per_dword * 4;
-                for (unsigned j = 0; j < 4; j++) dst[r * n + i] += element(dword, from + j, p) * src2[k + j];
+                for (unsigned j = 0; j < 4; j++)
+                    dst[r * n + i] +=
+                        element(dword, from + j, p) * (p->unsigned_a ? (int)src2[k + j] : (int)(int8_t)src2[k + j]);
             }
     }
 }
@@ -67,9 +68,10 @@ static void check(const char *options, unsigned n, const void *src2, const uint3
     n_checked++;
 }
 
-static void make_options(char out[300], const char *name, const char *b_type, const char *d_type, unsigned n,
-                         unsigned rows) {
-    const char *lane = n == 16 ? "short" : "int";
+static void make_options(char out[300], const char *name, const char *sign, const char *b_type, const char *d_type,
+                         unsigned n, unsigned rows) {
+    char lane[8];
+    snprintf(lane, sizeof lane, "%s%s", sign, n == 16 ? "short" : "int");
     char vector[4] = "";
     if (rows > 1) snprintf(vector, sizeof vector, "%u", rows);
     snprintf(out, 300, "-D NAME=intel_sub_group_%s -D A=%s%s -D A_LANE=%s -D B=%s -D D=%s%s -D SUB_GROUP=%u", name,
@@ -79,17 +81,17 @@ static void make_options(char out[300], const char *name, const char *b_type, co
 static void compare(const precision *p, unsigned n, unsigned rows) {
     uint32_t src1[MAX_DWORDS];
     int32_t src0[MAX_DWORDS], want[MAX_DWORDS];
-    int8_t src2[8 * 32];
+    uint8_t src2[8 * 32];
     char options[300], name[64], b_type[16];
     for (int i = 0; i < MAX_DWORDS; i++) {
         src1[i] = (uint32_t)crumb_random_u64(&seed);
         src0[i] = (int32_t)(crumb_random_u64(&seed) % 100000) - 50000;
     }
-    for (size_t i = 0; i < sizeof src2; i++) src2[i] = (int8_t)crumb_random_u64(&seed);
+    for (size_t i = 0; i < sizeof src2; i++) src2[i] = (uint8_t)crumb_random_u64(&seed);
     dpas(src0, src1, src2, n, rows, p, want);
-    snprintf(name, sizeof name, "i8_%s_matrix_mad_k32", p->builtin);
+    snprintf(name, sizeof name, "%s_%s_matrix_mad_k32", p->unsigned_a ? "u8" : "i8", p->builtin);
     snprintf(b_type, sizeof b_type, "%s%u", p->type, p->bits);
-    make_options(options, name, b_type, "int", n, rows);
+    make_options(options, name, p->unsigned_a ? "u" : "", b_type, "int", n, rows);
     check(options, n, src2, src1, src0, want, rows * n);
 }
 
@@ -121,7 +123,7 @@ static void compare_float(bool f16, unsigned n, unsigned rows) {
         src2[i] = f16 ? crumb_f32_to_f16(x) : crumb_f32_to_bf16(x);
     }
     dpas_float(src0, src1, src2, n, rows, f16 ? crumb_f16_to_f32 : crumb_bf16_to_f32, want);
-    make_options(options, f16 ? "f16_f16_matrix_mad_k16" : "bf16_bf16_matrix_mad_k16", "int8", "float", n, rows);
+    make_options(options, f16 ? "f16_f16_matrix_mad_k16" : "bf16_bf16_matrix_mad_k16", "", "int8", "float", n, rows);
     check(options, n, src2, src1, src0, want, rows * n);
 }
 

@@ -17,37 +17,38 @@
 #define U8(b, k)              ELEMENT_U(b, k, 8)
 #define I8(b, k)              ELEMENT_S(b, k)
 
-/* One row: `a` is what each of n items holds of it, `per` bytes. */
-#define ROW_SUM(acc, a, items, per, element)                                                                           \
+/* One row: `a` is what each of n items holds of it, `per` bytes of type a_byte. */
+#define ROW_SUM(acc, a, a_byte, items, per, element)                                                                   \
     for (uint l = 0; l < (items); l++) {                                                                               \
         int bytes = (int)sub_group_broadcast(a, l);                                                                    \
-        for (uint j = 0; j < (per); j++) acc += (int)(char)(bytes >> (8 * j)) * element(b, (per)*l + j);               \
+        for (uint j = 0; j < (per); j++) acc += (int)(a_byte)(bytes >> (8 * j)) * element(b, (per)*l + j);             \
     }
 
-#define DEFINE(name, element, b_type, a_one, a_type, d_type, rows, items, per)                                         \
+#define DEFINE(name, element, b_type, a_byte, a_one, a_type, d_type, rows, items, per)                                 \
     d_type OVERLOAD name(a_type a, b_type b, d_type acc) {                                                             \
         for (uint r = 0; r < (rows); r++) {                                                                            \
             a_one own = ((const a_one *)&a)[r];                                                                        \
             int sum = ((const int *)&acc)[r];                                                                          \
-            ROW_SUM(sum, own, items, per, element)                                                                     \
+            ROW_SUM(sum, own, a_byte, items, per, element)                                                             \
             ((int *)&acc)[r] = sum;                                                                                    \
         }                                                                                                              \
         return acc;                                                                                                    \
     }
-#define DEFINE_ALL(name, element, b_type)                                                                              \
-    DEFINE(name, element, b_type, short, short, int, 1, 16, 2)                                                         \
-    DEFINE(name, element, b_type, short, short2, int2, 2, 16, 2)                                                       \
-    DEFINE(name, element, b_type, short, short4, int4, 4, 16, 2)                                                       \
-    DEFINE(name, element, b_type, short, short8, int8, 8, 16, 2)                                                       \
-    DEFINE(name, element, b_type, int, int, int, 1, 8, 4)                                                              \
-    DEFINE(name, element, b_type, int, int2, int2, 2, 8, 4)                                                            \
-    DEFINE(name, element, b_type, int, int4, int4, 4, 8, 4)                                                            \
-    DEFINE(name, element, b_type, int, int8, int8, 8, 8, 4)
-DEFINE_ALL(intel_sub_group_i8_u2_matrix_mad_k32, U2, uint2)
-DEFINE_ALL(intel_sub_group_i8_i2_matrix_mad_k32, I2, int2)
-DEFINE_ALL(intel_sub_group_i8_u4_matrix_mad_k32, U4, uint4)
-DEFINE_ALL(intel_sub_group_i8_u8_matrix_mad_k32, U8, uint8)
-DEFINE_ALL(intel_sub_group_i8_i8_matrix_mad_k32, I8, int8)
+#define DEFINE_ALL(name, element, b_type, sign, a_byte)                                                                \
+    DEFINE(name, element, b_type, a_byte, sign##short, sign##short, int, 1, 16, 2)                                     \
+    DEFINE(name, element, b_type, a_byte, sign##short, sign##short2, int2, 2, 16, 2)                                   \
+    DEFINE(name, element, b_type, a_byte, sign##short, sign##short4, int4, 4, 16, 2)                                   \
+    DEFINE(name, element, b_type, a_byte, sign##short, sign##short8, int8, 8, 16, 2)                                   \
+    DEFINE(name, element, b_type, a_byte, sign##int, sign##int, int, 1, 8, 4)                                          \
+    DEFINE(name, element, b_type, a_byte, sign##int, sign##int2, int2, 2, 8, 4)                                        \
+    DEFINE(name, element, b_type, a_byte, sign##int, sign##int4, int4, 4, 8, 4)                                        \
+    DEFINE(name, element, b_type, a_byte, sign##int, sign##int8, int8, 8, 8, 4)
+DEFINE_ALL(intel_sub_group_i8_u2_matrix_mad_k32, U2, uint2, , char)
+DEFINE_ALL(intel_sub_group_i8_i2_matrix_mad_k32, I2, int2, , char)
+DEFINE_ALL(intel_sub_group_i8_u4_matrix_mad_k32, U4, uint4, , char)
+DEFINE_ALL(intel_sub_group_i8_u8_matrix_mad_k32, U8, uint8, , char)
+DEFINE_ALL(intel_sub_group_i8_i8_matrix_mad_k32, I8, int8, , char)
+DEFINE_ALL(intel_sub_group_u8_i8_matrix_mad_k32, I8, int8, u, uchar)
 
 /* The same on floats of 16 bits: K is 16, D f32, and item n holds column n of B with two elements to a dword. Products
  * are exact in f32; DPAS leaves open how their sum is rounded, which here is after each. */
