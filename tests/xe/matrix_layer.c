@@ -97,11 +97,13 @@ static bool has_source(cl_program p) {
     return below->clGetProgramInfo(p, CL_PROGRAM_SOURCE, 0, NULL, &n_bytes) == CL_SUCCESS && n_bytes > 1;
 }
 
-/* The options but for the size of registers, which are software here: a layer before this one may claim a GPU. */
-static const char *without_registers(const char *options, char *out, size_t size) {
+/* The options but for the size of registers, which are software here: a layer before this one may claim a GPU.
+ * Attention over int8 caches is not optimized: Intel's runtime for CPUs takes minutes to. */
+static const char *options_here(const char *options, char *out, size_t size) {
     static const char large[] = "-cl-intel-256-GRF-per-thread";
-    if (strlen(options) >= size) stop("options are too long");
-    strcpy(out, options);
+    const char *quickly = strstr(options, "-D KV=8") ? " -cl-opt-disable" : "";
+    if (strlen(options) + strlen(quickly) >= size) stop("options are too long");
+    strcat(strcpy(out, options), quickly);
     char *at = strstr(out, large);
     if (at) memset(at, ' ', strlen(large));
     return out;
@@ -114,7 +116,7 @@ static cl_int CL_API_CALL build_program(cl_program p, cl_uint n_devices, const c
     if (!options || !strstr(options, "-cl-std=CL3.0") || n_devices != 1 || notify || !has_source(p))
         return below->clBuildProgram(p, n_devices, devices, options, notify, user);
     char kept[4096];
-    options = without_registers(options, kept, sizeof kept);
+    options = options_here(options, kept, sizeof kept);
     cl_int code = below->clCompileProgram(p, 1, devices, options, 0, NULL, NULL, NULL, NULL);
     if (code != CL_SUCCESS) return code;
     cl_context context = context_of(p);

@@ -317,10 +317,14 @@ static void free_case(attention_case *c) {
     free(c->q), free(c->want), free(c->got), free(c->exact);
 }
 
+/* Intel's runtime for CPUs takes seconds to optimize programs of matrix instructions, minutes over int8 caches; f16's
+ * are optimized in tests/cl. */
 static cl_kernel attention_kernel(const attention_case *c, const crumb_cl_kernel *row, uint32_t rows) {
-    char options[CRUMB_CL_OPTIONS_MAX];
+    static const char quickly[] = " -cl-opt-disable";
+    char options[CRUMB_CL_OPTIONS_MAX + sizeof quickly];
     const crumb_cl_heads heads = {c->s->type, c->s->head_dim, c->s->n_head, c->s->n_head_kv};
     crumb_cl_attention_options(row, &heads, rows, options);
+    if (row->sub_group) strcat(options, quickly);
     return crumb_xe_kernel(&device, row->file, options, row->sub_group != 0, row->entry);
 }
 
