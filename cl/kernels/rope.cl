@@ -34,6 +34,7 @@ static void rotate_head(global crumb_value *head, global const float2 *table, gl
         float2 sum = 0;
         for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) sum = pair_add_square(sum, FROM_VALUE(head[d]));
         r = inverse_rms(work_group_sum(sum, scratch), HEAD_DIM, eps);
+        barrier(CLK_GLOBAL_MEM_FENCE); /* others have read what is written below */
     }
     for (uint d = DIMS + get_local_id(0); d < HEAD_DIM; d += WG) {
         x[d] = load_normed(head, d, r, weight);
