@@ -6,23 +6,40 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MAX_LISTED = 8 };
+
+/* The only file of the folder whose name ends so: *found. Several are refused: none says which one is the model's. */
+static crumb_status find_only(const char *folder, const char *end, char path[CHECKPOINT_MAX_PATH], bool *found,
+                              crumb_error *err) {
+    crumb_folder_entry files[MAX_LISTED];
+    char names[200] = "";
+    const size_t n = crumb_folder_list(folder, end, files, MAX_LISTED);
+    *found = n > 0;
+    if (n == 0) return CRUMB_OK;
+    if (n == 1) return checkpoint_path(folder, files[0].name, path, err);
+    for (size_t i = 0, length = 0; i < n && length < sizeof names; i++)
+        length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", i ? ", " : "", files[i].name);
+    return crumb_fail(err, CRUMB_ERR_UNSUPPORTED,
+                      "%s: none of several files is called model%s: %s; leave the one that the weights are in, or that "
+                      "lists their files",
+                      folder, end, names);
+}
+
 crumb_status crumb_checkpoint_find_weights(const char *folder, char *path, size_t size, crumb_error *err) {
     static const char *const names[] = {"model.safetensors.index.json", "model.safetensors"};
-    crumb_folder_entry found[2];
+    enum { N_NAMES = sizeof names / sizeof *names };
     char each[CHECKPOINT_MAX_PATH];
     bool is_there = false;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !is_there; i++) {
+    for (size_t i = 0; i < N_NAMES && !is_there; i++) {
         CRUMB_TRY(checkpoint_path(folder, names[i], each, err));
         is_there = crumb_file_exists(each);
     }
-    if (!is_there && crumb_folder_list(folder, ".safetensors", found, 2) == 1) {
-        CRUMB_TRY(checkpoint_path(folder, found[0].name, each, err));
-        is_there = true;
-    }
+    for (size_t i = 0; i < N_NAMES && !is_there; i++)
+        CRUMB_TRY(find_only(folder, names[i] + strlen("model"), each, &is_there, err));
     if (!is_there)
         return crumb_fail(err, CRUMB_ERR_IO,
-                          "%s: no model.safetensors, no index of such files and no single one by another name in this "
-                          "folder; other formats (pytorch_model.bin) are not read",
+                          "%s: no model.safetensors, no index of such files and none by another name in this folder; "
+                          "other formats (pytorch_model.bin) are not read",
                           folder);
     if (strlen(each) >= size) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "%s: the path is too long", folder);
     memcpy(path, each, strlen(each) + 1);

@@ -13,8 +13,8 @@ crumb_status crumb_checkpoint_open(const char *folder, crumb_gguf **out, crumb_e
 /* A checkpoint where `path` is a folder, else a GGUF file. */
 crumb_status crumb_checkpoint_open_any(const char *path, crumb_gguf **out, crumb_error *err);
 
-/* The path of a folder's safetensors: the index, model.safetensors, or the only one there is (AutoGPTQ's have names
- * like gptq_model-4bit-128g). `size`: bytes of `path`. */
+/* The path of a folder's safetensors: model.safetensors.index.json, model.safetensors, or by another name the only
+ * index there is, else the only file (AutoGPTQ's have names like gptq_model-4bit-128g). `size`: bytes of `path`. */
 crumb_status crumb_checkpoint_find_weights(const char *folder, char *path, size_t size, crumb_error *err);
 
 #endif

@@ -78,7 +78,26 @@ class Folders(CommandTest):
             self.edit(folder, "config.json", lambda c: c.update(quantization_config=settings))
             self.assertEqual(self.says(folder), before)
             shutil.copy(os.path.join(folder, "gptq_model-4bit-128g.safetensors"), os.path.join(folder, "other.safetensors"))
-            self.fails(1, "run", folder, "x", says="no single one by another name")
+            self.fails(3, "run", folder, "x", says="called model.safetensors: gptq_model-4bit-128g.safetensors, other.safetensors;")
+
+    def test_indices_by_another_name(self):
+        """As AutoGPTQ names that of a model in several files; the only one of its kind is read."""
+        folder, index = self.copy("qwen3-q4_1"), "gptq_model-4bit-128g.safetensors.index.json"
+        before = self.says(folder)
+        os.rename(os.path.join(folder, "model.safetensors.index.json"), os.path.join(folder, index))
+        with open(os.path.join(folder, "pytorch_model.bin.index.json"), "w", encoding="ascii") as f:
+            f.write("{}")
+        self.assertEqual(self.says(folder), before)
+        self.assertIn("model.layers.0.mlp.up_proj.weight", self.succeeds("inspect", folder).stdout)
+        shutil.copy(os.path.join(folder, index), os.path.join(folder, "b.safetensors.index.json"))
+        says = f"{folder}: none of several files is called model.safetensors.index.json: b.safetensors.index.json, {index};"
+        for command in (("run", folder, "x"), ("inspect", folder), ("convert", folder, os.path.join(self.work, "made.gguf"))):
+            self.fails(3, *command, says=says)
+        shutil.copy(os.path.join(folder, index), os.path.join(folder, "model.safetensors.index.json"))
+        self.assertEqual(self.says(folder), before)
+        for file in ("model.safetensors.index.json", "b.safetensors.index.json", index):
+            os.unlink(os.path.join(folder, file))
+        self.fails(3, "run", folder, "x", says="model.safetensors: model-00001-of-00002.safetensors, model-00002-of-00002.safetensors;")
 
     def test_settings_of_another_file_that_crumb_does_not_do(self):
         for name, file, change, says in (
