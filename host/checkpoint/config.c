@@ -58,9 +58,8 @@ static crumb_status read_llama3(const reader *r, const checkpoint_object *rope, 
     CRUMB_TRY(checkpoint_get_real(rope, "factor", true, &s.factor));
     CRUMB_TRY(checkpoint_get_real(rope, "low_freq_factor", true, &s.low));
     CRUMB_TRY(checkpoint_get_real(rope, "high_freq_factor", true, &s.high));
-    CRUMB_TRY(checkpoint_get_count(rope, "original_max_position_embeddings", true, &s.original));
+    CRUMB_TRY(checkpoint_get_count(rope, "original_max_position_embeddings", true, CRUMB_MAX_CONTEXT, &s.original));
     if (!(s.high > s.low)) return checkpoint_damaged(rope, "high_freq_factor", "not above low_freq_factor");
-    if (c->head_dim / 2 > CHECKPOINT_MAX_ROPE) return checkpoint_damaged(&r->root, "head_dim", "too large");
     c->n_divisors = c->head_dim / 2;
     checkpoint_llama3_divisors(theta, c->head_dim, &s, c->divisors);
     return CRUMB_OK;
@@ -76,7 +75,7 @@ static crumb_status put_yarn(const reader *r, const checkpoint_object *rope, flo
         if (checkpoint_get(rope->json, others[i])) return checkpoint_unsupported(rope, others[i], "a scale of its own");
     CRUMB_TRY(checkpoint_get_flag(rope, "truncate", &truncate));
     if (!truncate) return checkpoint_unsupported(rope, "truncate", "false");
-    CRUMB_TRY(checkpoint_get_count(rope, "original_max_position_embeddings", false, &original));
+    CRUMB_TRY(checkpoint_get_count(rope, "original_max_position_embeddings", false, CRUMB_MAX_CONTEXT, &original));
     CRUMB_TRY(checkpoint_get_real(rope, "beta_fast", false, &beta_fast));
     CRUMB_TRY(checkpoint_get_real(rope, "beta_slow", false, &beta_slow));
     CRUMB_TRY(checkpoint_get_real(rope, "attention_factor", false, &attention));
@@ -102,21 +101,46 @@ static crumb_status put_scaling(const reader *r, const checkpoint_object *rope, 
     return strcmp(type, "yarn") == 0 ? put_yarn(r, rope, factor) : CRUMB_OK;
 }
 
-/* Up to version 4 of transformers: rope_theta, and rope_scaling where there is any; from 5 on all in rope_parameters.
- */
-static crumb_status put_rope(const reader *r) {
-    checkpoint_object all, old;
-    float theta = 10000, partial = 1;
-    CRUMB_TRY(checkpoint_get_object(&r->root, "rope_parameters", &all));
+/* The object that says how positions are scaled: up to version 4 of transformers rope_scaling, from 5 on
+ * rope_parameters. These versions do not read the same one where both are there. */
+static crumb_status get_rope(const reader *r, checkpoint_object *out) {
+    checkpoint_object old;
+    const cJSON *v;
     CRUMB_TRY(checkpoint_get_object(&r->root, "rope_scaling", &old));
-    CRUMB_TRY(checkpoint_get_real(&r->root, "rope_theta", false, &theta));
-    CRUMB_TRY(checkpoint_get_real(&all, "rope_theta", false, &theta));
+    CRUMB_TRY(checkpoint_get_object(&r->root, "rope_parameters", out));
+    if (old.json && old.json->child && out->json && !cJSON_Compare(old.json, out->json, true))
+        return checkpoint_damaged(&r->root, "rope_scaling", "another value than rope_parameters has");
+    if (!out->json) *out = old;
+    cJSON_ArrayForEach(v, out->json) {
+        if (cJSON_IsObject(v)) return checkpoint_unsupported(out, v->string, "settings of single layers");
+    }
+    return CRUMB_OK;
+}
+
+/* The base of the frequencies, which stands beside that object in version 4, and from 5 on in it. */
+static crumb_status get_theta(const reader *r, const checkpoint_object *rope, float *out) {
+    float inner;
+    *out = 10000;
+    CRUMB_TRY(checkpoint_get_real(&r->root, "rope_theta", false, out));
+    inner = *out;
+    CRUMB_TRY(checkpoint_get_real(rope, "rope_theta", false, &inner));
+    if (inner != *out && checkpoint_get(r->root.json, "rope_theta"))
+        return checkpoint_damaged(rope, "rope_theta", "another value than the rope_theta beside it has");
+    *out = inner;
+    return CRUMB_OK;
+}
+
+static crumb_status put_rope(const reader *r) {
+    checkpoint_object rope;
+    float theta, partial = 1;
+    CRUMB_TRY(get_rope(r, &rope));
+    CRUMB_TRY(get_theta(r, &rope, &theta));
     CRUMB_TRY(checkpoint_get_real(&r->root, "partial_rotary_factor", false, &partial));
-    CRUMB_TRY(checkpoint_get_real(&all, "partial_rotary_factor", false, &partial));
+    CRUMB_TRY(checkpoint_get_real(&rope, "partial_rotary_factor", false, &partial));
     if (partial != 1) return checkpoint_unsupported(&r->root, "partial_rotary_factor", "a part of each head");
     put_f32(r, "rope.freq_base", theta);
     put_u32(r, "rope.dimension_count", r->c->head_dim);
-    return put_scaling(r, all.json ? &all : &old, theta);
+    return put_scaling(r, &rope, theta);
 }
 
 /* ---- the rest ---- */
@@ -143,13 +167,13 @@ static crumb_status find_model(const reader *r) {
 
 static crumb_status read_heads(const reader *r, uint32_t hidden) {
     checkpoint_config *c = r->c;
-    CRUMB_TRY(checkpoint_get_count(&r->root, "num_attention_heads", true, &c->n_heads));
+    CRUMB_TRY(checkpoint_get_count(&r->root, "num_attention_heads", true, CRUMB_MAX_HEADS, &c->n_heads));
     c->n_heads_kv = c->n_heads;
-    CRUMB_TRY(checkpoint_get_count(&r->root, "num_key_value_heads", false, &c->n_heads_kv));
+    CRUMB_TRY(checkpoint_get_count(&r->root, "num_key_value_heads", false, CRUMB_MAX_HEADS, &c->n_heads_kv));
     if (c->n_heads % c->n_heads_kv != 0)
         return checkpoint_damaged(&r->root, "num_key_value_heads", "num_attention_heads is no multiple of it");
     c->head_dim = hidden / c->n_heads;
-    CRUMB_TRY(checkpoint_get_count(&r->root, "head_dim", false, &c->head_dim));
+    CRUMB_TRY(checkpoint_get_count(&r->root, "head_dim", false, CRUMB_MAX_HEAD_DIM, &c->head_dim));
     if (c->head_dim == 0) return checkpoint_damaged(&r->root, "num_attention_heads", "more than hidden_size");
     if (c->head_dim % 2 == 0) return CRUMB_OK;
     return checkpoint_damaged(&r->root, checkpoint_get(r->root.json, "head_dim") ? "head_dim" : "num_attention_heads",
@@ -160,13 +184,14 @@ static crumb_status put_shapes(const reader *r) {
     checkpoint_config *c = r->c;
     uint32_t hidden = 0, ff = 0, context = 0;
     float eps = 0;
-    CRUMB_TRY(checkpoint_get_count(&r->root, "vocab_size", true, &c->vocab_size));
-    CRUMB_TRY(checkpoint_get_count(&r->root, "hidden_size", true, &hidden));
-    CRUMB_TRY(checkpoint_get_count(&r->root, "intermediate_size", true, &ff));
-    CRUMB_TRY(checkpoint_get_count(&r->root, "num_hidden_layers", true, &c->n_layers));
-    CRUMB_TRY(checkpoint_get_count(&r->root, "max_position_embeddings", true, &context));
+    CRUMB_TRY(checkpoint_get_count(&r->root, "vocab_size", true, CRUMB_MAX_VOCAB_SIZE, &c->vocab_size));
+    CRUMB_TRY(checkpoint_get_count(&r->root, "hidden_size", true, CRUMB_MAX_HIDDEN_SIZE, &hidden));
+    CRUMB_TRY(checkpoint_get_count(&r->root, "intermediate_size", true, CRUMB_MAX_INTERMEDIATE_SIZE, &ff));
+    CRUMB_TRY(checkpoint_get_count(&r->root, "num_hidden_layers", true, CRUMB_MAX_LAYERS, &c->n_layers));
+    CRUMB_TRY(checkpoint_get_count(&r->root, "max_position_embeddings", true, CRUMB_MAX_CONTEXT, &context));
     CRUMB_TRY(read_heads(r, hidden));
     CRUMB_TRY(checkpoint_get_real(&r->root, "rms_norm_eps", true, &eps));
+    if (eps >= 1) return checkpoint_damaged(&r->root, "rms_norm_eps", "not below 1");
     put_u32(r, "vocab_size", c->vocab_size);
     put_u32(r, "context_length", context);
     put_u32(r, "embedding_length", hidden);
@@ -180,14 +205,25 @@ static crumb_status put_shapes(const reader *r) {
     return CRUMB_OK;
 }
 
+static crumb_status check_layer_types(const reader *r, bool has_window) {
+    const cJSON *types, *v;
+    CRUMB_TRY(checkpoint_get_names(&r->root, "layer_types", &types));
+    cJSON_ArrayForEach(v, types) {
+        const bool slides = strcmp(v->valuestring, "sliding_attention") == 0;
+        if (!(slides && has_window) && strcmp(v->valuestring, "full_attention") != 0)
+            return checkpoint_unsupported(&r->root, "layer_types", v->valuestring);
+    }
+    return CRUMB_OK;
+}
+
 /* Qwen's configurations name a window that only use_sliding_window puts into effect. */
 static crumb_status put_window(const reader *r) {
     bool use = strncmp(r->c->architecture, "qwen", 4) != 0;
     uint32_t window = 0;
     CRUMB_TRY(checkpoint_get_flag(&r->root, "use_sliding_window", &use));
-    CRUMB_TRY(checkpoint_get_count(&r->root, "sliding_window", false, &window));
+    CRUMB_TRY(checkpoint_get_count(&r->root, "sliding_window", false, CRUMB_MAX_CONTEXT, &window));
     if (use && window) put_u32(r, "attention.sliding_window", window);
-    return CRUMB_OK;
+    return check_layer_types(r, use && window);
 }
 
 /* ParetoQ's training says how many bits its weights have; 16 and more are none of its quantizers. */
@@ -230,6 +266,8 @@ crumb_status checkpoint_config_read(const cJSON *root, checkpoint_config *c, cru
     CRUMB_TRY(put_rope(&r));
     CRUMB_TRY(put_window(&r));
     CRUMB_TRY(checkpoint_get_flag(&r.root, "tie_word_embeddings", &c->tied));
+    CRUMB_TRY(checkpoint_get_flag(&r.root, "attention_bias", &c->attention_bias));
+    CRUMB_TRY(checkpoint_get_flag(&r.root, "mlp_bias", &c->mlp_bias));
     CRUMB_TRY(checkpoint_get_object(&r.root, "quantization_config", &quantization));
     CRUMB_TRY(checkpoint_refuse_transforms(&r.root));
     CRUMB_TRY(checkpoint_refuse_transforms(&quantization));

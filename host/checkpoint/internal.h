@@ -40,7 +40,8 @@ crumb_status checkpoint_unsupported(const checkpoint_object *o, const char *key,
 crumb_status checkpoint_get_integer(const checkpoint_object *o, const char *key, bool required, int32_t low,
                                     int32_t high, int32_t *out);
 /* A whole number from 1 on. */
-crumb_status checkpoint_get_count(const checkpoint_object *o, const char *key, bool required, uint32_t *out);
+crumb_status checkpoint_get_count(const checkpoint_object *o, const char *key, bool required, int32_t high,
+                                  uint32_t *out);
 /* A finite number above 0. */
 crumb_status checkpoint_get_real(const checkpoint_object *o, const char *key, bool required, float *out);
 crumb_status checkpoint_get_flag(const checkpoint_object *o, const char *key, bool *out);
@@ -52,12 +53,13 @@ crumb_status checkpoint_get_names(const checkpoint_object *o, const char *key, c
 
 /* ---- config.c: config.json ----------------------------------------------------------------------------------- */
 
-enum { CHECKPOINT_MAX_ROPE = 2048 };
+enum { CHECKPOINT_MAX_ROPE = CRUMB_MAX_HEAD_DIM / 2 };
 
 typedef struct checkpoint_config {
     char path[CHECKPOINT_MAX_PATH]; /* for messages */
     const char *architecture;       /* GGUF's name */
     bool tied;
+    bool attention_bias, mlp_bias; /* config.json says that there are such tensors */
     uint32_t n_layers, n_heads, n_heads_kv, head_dim, vocab_size;
     uint32_t n_divisors;                 /* 0: none */
     float divisors[CHECKPOINT_MAX_ROPE]; /* of frequencies, by Llama 3's scaling */

@@ -76,9 +76,9 @@ static crumb_status check_grouped(const crumb_safetensors *files, checkpoint_ten
     t->group_of = awq ? NULL : checkpoint_beside(files, t, "g_idx");
     if (!t->scales || !t->zeros) return fail(files, from, "there are no scales and qzeros beside it", err);
     if (!is_float(t->scales->dtype) || !is_shaped(t->scales, t->scales->dtype, n_groups, t->m))
-        return fail(files, t->scales, "its shape does not fit the weights and group_size", err);
+        return fail(files, t->scales, "its shape does not fit the weights, bits and group_size", err);
     if (!is_shaped(t->zeros, CRUMB_DTYPE_I32, n_groups, t->m * bits / 32))
-        return fail(files, t->zeros, "its shape does not fit the weights and group_size", err);
+        return fail(files, t->zeros, "its shape does not fit the weights, bits and group_size", err);
     if (t->packing->act_order && !t->group_of)
         return fail(files, from, "there is no g_idx beside it, though the folder's settings have desc_act", err);
     if (t->group_of &&

@@ -46,6 +46,7 @@ static crumb_status read_bits_and_group(const checkpoint_object *q, struct check
 static crumb_status read_gptq(const checkpoint_object *q, struct checkpoint_packing *out) {
     const char *format, *newer;
     checkpoint_object dynamic;
+    bool marlin = false;
     CRUMB_TRY(get_word(q, "format", "gptq|gptq_v2", &newer)); /* what newer writers call it, some of them only so */
     const bool is_newer = checkpoint_get(q->json, "format") != NULL;
     CRUMB_TRY(get_word(q, "checkpoint_format", "gptq|gptq_v2", &format));
@@ -53,6 +54,8 @@ static crumb_status read_gptq(const checkpoint_object *q, struct checkpoint_pack
     if (is_newer && is_word(format, "gptq") != is_word(newer, "gptq"))
         return checkpoint_damaged(q, "format", "another version than checkpoint_format says");
     CRUMB_TRY(checkpoint_get_flag(q, "desc_act", &out->act_order));
+    CRUMB_TRY(checkpoint_get_flag(q, "is_marlin_format", &marlin));
+    if (marlin) return checkpoint_unsupported(q, "is_marlin_format", "true");
     CRUMB_TRY(get_word(q, "pack_dtype", "int32", &(const char *){NULL}));
     CRUMB_TRY(checkpoint_get_object(q, "dynamic", &dynamic));
     if (dynamic.json && dynamic.json->child) return checkpoint_unsupported(q, "dynamic", "settings of single layers");

@@ -32,12 +32,9 @@ static const char *find_difference(const cJSON *json, const struct checkpoint_pa
 static crumb_status take(const checkpoint_object *file, const char *said_by, struct checkpoint_packing *packing) {
     struct checkpoint_packing here;
     const char *method = "";
-    bool marlin = false;
     CRUMB_TRY(checkpoint_get_text(file, "quant_method", &method));
     if (strcmp(method, "gptq") != 0 && strcmp(method, "awq") != 0)
         return checkpoint_unsupported(file, "quant_method", method);
-    CRUMB_TRY(checkpoint_get_flag(file, "is_marlin_format", &marlin));
-    if (marlin) return checkpoint_unsupported(file, "is_marlin_format", "true");
     CRUMB_TRY(checkpoint_refuse_transforms(file));
     CRUMB_TRY(checkpoint_packing_read(file, &here));
     if (packing->method == CHECKPOINT_PLAIN) return *packing = here, CRUMB_OK;

@@ -289,12 +289,34 @@ static crumb_status add_one(tensors *all, const checkpoint_config *c, const crum
     return add_dense(all, &t, err);
 }
 
+/* What config.json says that the tensors are, and none of them is. */
+static crumb_status check_what_is_said(const tensors *all, const checkpoint_config *c, crumb_error *err) {
+    const struct {
+        bool said;
+        const char *key, *tensor;
+    } biases[] = {{c->attention_bias, "attention_bias", "model.layers.0.self_attn.q_proj.bias"},
+                  {c->mlp_bias, "mlp_bias", "model.layers.0.mlp.gate_proj.bias"}};
+    const checkpoint_object root = {.path = c->path, .err = err};
+    size_t n_packed = 0;
+    for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
+        if (biases[i].said && !crumb_safetensors_find(all->files, biases[i].tensor))
+            return checkpoint_damaged(&root, biases[i].key, "true, but the first layer has no such tensor");
+    for (size_t i = 0; i < all->n; i++) n_packed += all->list[i].packing != NULL;
+    if (n_packed || c->packing.method == CHECKPOINT_PLAIN || c->packing.method == CHECKPOINT_PARETOQ) return CRUMB_OK;
+    return crumb_fail(
+        err, CRUMB_ERR_FORMAT,
+        "%s: key 'quantization_config.quant_method' (or quant_method in a file of settings beside it): no "
+        "tensor is packed so",
+        c->path);
+}
+
 static crumb_status add_all(tensors *all, const checkpoint_config *c, crumb_error *err) {
     const size_t n = crumb_safetensors_n(all->files);
     all->packing = c->packing;
     CRUMB_TRY(crumb_calloc(n + 1, sizeof *all->list, "the list of tensors", (void **)&all->list, err));
     CRUMB_TRY(crumb_calloc(n + 1, sizeof *all->described, "the list of tensors", (void **)&all->described, err));
     for (size_t i = 0; i < n; i++) CRUMB_TRY(add_one(all, c, crumb_safetensors_at(all->files, i), err));
+    CRUMB_TRY(check_what_is_said(all, c, err));
     if (!c->n_divisors) return CRUMB_OK;
     all->n_divisors = c->n_divisors;
     memcpy(all->divisors, c->divisors, sizeof all->divisors);

@@ -45,9 +45,10 @@ crumb_status checkpoint_get_integer(const checkpoint_object *o, const char *key,
     return CRUMB_OK;
 }
 
-crumb_status checkpoint_get_count(const checkpoint_object *o, const char *key, bool required, uint32_t *out) {
+crumb_status checkpoint_get_count(const checkpoint_object *o, const char *key, bool required, int32_t high,
+                                  uint32_t *out) {
     int32_t value = 0;
-    CRUMB_TRY(checkpoint_get_integer(o, key, required, 1, INT32_MAX, &value));
+    CRUMB_TRY(checkpoint_get_integer(o, key, required, 1, high, &value));
     if (value) *out = (uint32_t)value;
     return CRUMB_OK;
 }

@@ -84,7 +84,8 @@ static crumb_status put_special(const reader *r, const char *text_key, const cha
     CRUMB_TRY(get_token(r, text_key, &text));
     CRUMB_TRY(add_ids(r, &r->root, id_key, &list));
     int32_t id = list.n ? list.ids[0] : -1;
-    find_token(r->g, text, &id);
+    if (!find_token(r->g, text, &id) && *text && strcmp(text_key, "pad_token") != 0)
+        return checkpoint_damaged(&r->options, text_key, "its text is no token of tokenizer.json");
     if (id >= 0 && !crumb_gguf_find(r->g, key)) crumb_gguf_build_u32(r->keys, key, (uint32_t)id);
     return CRUMB_OK;
 }

@@ -169,14 +169,14 @@ crumb_status crumb_hparams_check(const crumb_hparams *h, crumb_error *err) {
         const char *name;
         uint32_t value, max;
     } ranges[] = {
-        {"block_count", h->num_hidden_layers, 1024},
-        {"context_length", h->max_position_embeddings, 1u << 30},
-        {"embedding_length", h->hidden_size, 1u << 20},
-        {"feed_forward_length", h->intermediate_size, 1u << 22},
-        {"attention.head_count", h->num_attention_heads, 4096},
-        {"attention.head_count_kv", h->num_key_value_heads, 4096},
-        {"attention.key_length", h->head_dim, 4096},
-        {"vocab_size", h->vocab_size, 1u << 24},
+        {"block_count", h->num_hidden_layers, CRUMB_MAX_LAYERS},
+        {"context_length", h->max_position_embeddings, CRUMB_MAX_CONTEXT},
+        {"embedding_length", h->hidden_size, CRUMB_MAX_HIDDEN_SIZE},
+        {"feed_forward_length", h->intermediate_size, CRUMB_MAX_INTERMEDIATE_SIZE},
+        {"attention.head_count", h->num_attention_heads, CRUMB_MAX_HEADS},
+        {"attention.head_count_kv", h->num_key_value_heads, CRUMB_MAX_HEADS},
+        {"attention.key_length", h->head_dim, CRUMB_MAX_HEAD_DIM},
+        {"vocab_size", h->vocab_size, CRUMB_MAX_VOCAB_SIZE},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ranges[i].value == 0 || ranges[i].value > ranges[i].max)

@@ -20,6 +20,17 @@ typedef struct crumb_rope_scaling {
     uint32_t original_context;
 } crumb_rope_scaling;
 
+/* What is more than any model has. */
+enum {
+    CRUMB_MAX_LAYERS = 1024,
+    CRUMB_MAX_CONTEXT = 1 << 30,
+    CRUMB_MAX_HIDDEN_SIZE = 1 << 20,
+    CRUMB_MAX_INTERMEDIATE_SIZE = 1 << 22,
+    CRUMB_MAX_HEADS = 4096,
+    CRUMB_MAX_HEAD_DIM = 4096,
+    CRUMB_MAX_VOCAB_SIZE = 1 << 24,
+};
+
 typedef struct crumb_hparams {
     char architecture[32];
     uint32_t vocab_size;

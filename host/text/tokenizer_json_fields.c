@@ -42,6 +42,9 @@ typedef struct field {
     }
 
 static const field fields[] = {
+    {"version", TEXT | NONE},
+    {"truncation", OBJECT | NONE},
+    {"padding", OBJECT | NONE},
     {"model", OBJECT},
     {"model.type", TEXT},
     {"model.vocab", OBJECT},
@@ -52,6 +55,7 @@ static const field fields[] = {
     {"model.end_of_word_suffix", TEXT | NONE},
     {"model.dropout", NUMBER | NONE},
     {"model.byte_fallback", FLAG | NONE},
+    {"model.fuse_unk", FLAG | NONE},
     {"model.ignore_merges", FLAG | NONE},
     {"added_tokens", LIST | NONE},
     {"added_tokens[]", OBJECT},
@@ -61,6 +65,7 @@ static const field fields[] = {
     {"added_tokens[].single_word", FLAG | NONE},
     {"added_tokens[].lstrip", FLAG | NONE},
     {"added_tokens[].rstrip", FLAG | NONE},
+    {"added_tokens[].normalized", FLAG | NONE},
     {"normalizer", OBJECT | NONE},
     NORMALIZER("normalizer"),
     {"normalizer.normalizers", LIST | NONE},
@@ -131,5 +136,8 @@ static crumb_status check_from(const field *f, const char *rest, const cJSON *v,
 crumb_status crumb_tokenizer_json_check_fields(const cJSON *root, crumb_error *err) {
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         CRUMB_TRY(check_from(&fields[i], fields[i].path, root, err));
-    return CRUMB_OK;
+    const char *version = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "version"));
+    if (!version || strcmp(version, "1.0") == 0) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "field 'version': '%.20s' is something that crumb does not do",
+                      version);
 }

@@ -94,7 +94,7 @@ enum kind { COUNT, REAL, FLAG, WORD, TEXT, OBJECT, LIST, ID, BITS, GROUP, LEVELS
 
 /* What each kind of field is not. */
 static const char *const wrong[][12] = {
-    [COUNT] = {"\"4\"", "[4]", "{}", "true", "-4", "0", "2.5", "1e300"},
+    [COUNT] = {"\"4\"", "[4]", "{}", "true", "-4", "0", "2.5", "1e300", "2147483647"},
     [REAL] = {"\"1\"", "[1]", "{}", "true", "-1", "0", "1e300", "1e-60"},
     [FLAG] = {"\"false\"", "0", "1", "[]", "{}"},
     [WORD] = {"7", "true", "[\"silu\"]", "{}", "\"other\"", "\"llam\"", "\"gptqs\""},
@@ -124,6 +124,9 @@ static const struct field {
     {"llama-f16", "config.json", "head_dim", COUNT, false},
     {"llama-f16", "config.json", "rms_norm_eps", REAL, true},
     {"llama-f16", "config.json", "tie_word_embeddings", FLAG, false},
+    {"llama-f16", "config.json", "attention_bias", FLAG, false},
+    {"llama-f16", "config.json", "mlp_bias", FLAG, false},
+    {"llama-f16", "config.json", "layer_types", LIST, false},
     {"llama-f16", "config.json", "rope_theta", REAL, false},
     {"llama-f16", "config.json", "partial_rotary_factor", REAL, false},
     {"llama-f16", "config.json", "sliding_window", COUNT, false},
@@ -139,6 +142,7 @@ static const struct field {
     {"llama-q4_0+gptq", "config.json", "rope_parameters.rope_type", WORD, false},
     {"llama-q4_0+gptq", "config.json", "rope_parameters.partial_rotary_factor", REAL, false},
     {"llama-q4_1", "config.json", "rope_scaling.rope_type", WORD, true},
+    {"llama-q4_1", "config.json", "rope_scaling.rope_theta", REAL, false},
     {"llama-q4_1", "config.json", "rope_scaling.factor", REAL, true},
     {"llama-q4_1", "config.json", "rope_scaling.low_freq_factor", REAL, true},
     {"llama-q4_1", "config.json", "rope_scaling.high_freq_factor", REAL, true},
@@ -154,6 +158,7 @@ static const struct field {
     {"llama-q4_0+gptq", "config.json", "quantization_config.bits", BITS, true},
     {"llama-q4_0+gptq", "config.json", "quantization_config.group_size", GROUP, true},
     {"llama-q4_0+gptq", "config.json", "quantization_config.checkpoint_format", WORD, false},
+    {"llama-q4_0+gptq", "config.json", "quantization_config.is_marlin_format", FLAG, false},
     {"llama-q4_0+gptq", "config.json", "quantization_config.pack_dtype", WORD, false},
     {"llama-q4_0+gptq", "config.json", "quantization_config.dynamic", OBJECT, false},
     {"llama-q4_0+awq", "config.json", "quantization_config.bits", BITS, true},
@@ -278,6 +283,19 @@ static void what_is_wrong_is_named(void **state) {
          "'rope_scaling.low_freq_factor'"},
         {"\"rope_scaling\": null", "\"quarot\": {\"mode\": 1}", "'quarot': names a transform"},
         {"\"rope_scaling\": null", "\"partial_rotary_factor\": 0.5", "'partial_rotary_factor'"},
+        {"\"rope_scaling\": null", "\"rope_parameters\": {\"full_attention\": {}}", "'rope_parameters.full_attention'"},
+        {"\"rope_scaling\": null", "\"rope_parameters\": {\"rope_theta\": 5}",
+         "'rope_parameters.rope_theta': another value"},
+        {"\"rope_scaling\": null",
+         "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_type\": \"default\"}",
+         "'rope_scaling': another value than rope_parameters has"},
+        {"\"rope_scaling\": null", "\"attention_bias\": true", "'attention_bias': true, but"},
+        {"\"rope_scaling\": null", "\"mlp_bias\": true", "'mlp_bias': true, but"},
+        {"\"rope_scaling\": null", "\"layer_types\": [\"full_attention\", \"linear_attention\"]",
+         "'layer_types': 'linear_attention'"},
+        {"\"rope_scaling\": null", "\"layer_types\": [\"sliding_attention\"]", "'layer_types': 'sliding_attention'"},
+        {"\"rope_scaling\": null", "\"quantization_config\": {\"quant_method\": \"bitnet\"}", "no tensor is packed so"},
+        {"1e-05", "1.5", "'rms_norm_eps': not below 1"},
         {"{", "[", "config.json: not a JSON object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -285,9 +303,20 @@ static void what_is_wrong_is_named(void **state) {
         edit("config.json", cases[i].from, cases[i].to);
         assert_refused(cases[i].says);
     }
+    remove_work();
+}
+
+static void what_is_wrong_beside_it_is_named(void **state) {
+    (void)state;
     make_work("llama-f16");
     edit("tokenizer.json", "\"model\"", "\"modell\"");
     assert_refused("tokenizer.json: field 'model'");
+    make_work("llama-f16");
+    edit("tokenizer.json", "\"1.0\"", "\"2.0\"");
+    assert_refused("tokenizer.json: field 'version': '2.0'");
+    make_work("llama-q4_1");
+    edit("tokenizer_config.json", "\"bos_token\": \"<s>\"", "\"bos_token\": \"<x>\"");
+    assert_refused("tokenizer_config.json: key 'bos_token': its text is no token");
     make_work("llama-f16");
     edit("tokenizer_config.json", "{", "");
     assert_refused("tokenizer_config.json: not a JSON object");
@@ -384,8 +413,11 @@ static void cut_off_files_do_no_harm(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_field_is_named),      cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(unknown_packing_is_named), cmocka_unit_test(groups_without_scales_are_named),
+        cmocka_unit_test(each_field_is_named),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(what_is_wrong_beside_it_is_named),
+        cmocka_unit_test(unknown_packing_is_named),
+        cmocka_unit_test(groups_without_scales_are_named),
         cmocka_unit_test(cut_off_files_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

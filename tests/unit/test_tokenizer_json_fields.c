@@ -16,6 +16,9 @@
 static const struct field {
     const char *path, *may_be;
 } fields[] = {
+    {"version", "s?-"},
+    {"truncation", "o?-"},
+    {"padding", "o?-"},
     {"model", "o"},
     {"model.type", "s"},
     {"model.vocab", "o"},
@@ -27,6 +30,7 @@ static const struct field {
     {"model.continuing_subword_prefix", "s?-"},
     {"model.end_of_word_suffix", "s?-"},
     {"model.byte_fallback", "b?-"},
+    {"model.fuse_unk", "b?-"},
     {"model.ignore_merges", "b?-"},
     {"added_tokens", "l?-"},
     {"added_tokens[0]", "o"},
@@ -35,6 +39,7 @@ static const struct field {
     {"added_tokens[0].single_word", "b?-"},
     {"added_tokens[0].lstrip", "b?-"},
     {"added_tokens[0].rstrip", "b?-"},
+    {"added_tokens[0].normalized", "b?-"},
     {"added_tokens[0].special", "b?-"},
     {"normalizer", "o?-"},
     {"normalizer.type", "s"},
