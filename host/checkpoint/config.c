@@ -165,14 +165,14 @@ static crumb_status find_model(const reader *r) {
         type);
 }
 
-static crumb_status read_heads(const reader *r, uint32_t hidden) {
+static crumb_status read_heads(const reader *r) {
     checkpoint_config *c = r->c;
     CRUMB_TRY(checkpoint_get_count(&r->root, "num_attention_heads", true, CRUMB_MAX_HEADS, &c->n_heads));
     c->n_heads_kv = c->n_heads;
     CRUMB_TRY(checkpoint_get_count(&r->root, "num_key_value_heads", false, CRUMB_MAX_HEADS, &c->n_heads_kv));
     if (c->n_heads % c->n_heads_kv != 0)
         return checkpoint_damaged(&r->root, "num_key_value_heads", "num_attention_heads is no multiple of it");
-    c->head_dim = hidden / c->n_heads;
+    c->head_dim = c->hidden_size / c->n_heads;
     CRUMB_TRY(checkpoint_get_count(&r->root, "head_dim", false, CRUMB_MAX_HEAD_DIM, &c->head_dim));
     if (c->head_dim == 0) return checkpoint_damaged(&r->root, "num_attention_heads", "more than hidden_size");
     if (c->head_dim % 2 == 0) return CRUMB_OK;
@@ -182,21 +182,22 @@ static crumb_status read_heads(const reader *r, uint32_t hidden) {
 
 static crumb_status put_shapes(const reader *r) {
     checkpoint_config *c = r->c;
-    uint32_t hidden = 0, ff = 0, context = 0;
+    uint32_t context = 0;
     float eps = 0;
     CRUMB_TRY(checkpoint_get_count(&r->root, "vocab_size", true, CRUMB_MAX_VOCAB_SIZE, &c->vocab_size));
-    CRUMB_TRY(checkpoint_get_count(&r->root, "hidden_size", true, CRUMB_MAX_HIDDEN_SIZE, &hidden));
-    CRUMB_TRY(checkpoint_get_count(&r->root, "intermediate_size", true, CRUMB_MAX_INTERMEDIATE_SIZE, &ff));
+    CRUMB_TRY(checkpoint_get_count(&r->root, "hidden_size", true, CRUMB_MAX_HIDDEN_SIZE, &c->hidden_size));
+    CRUMB_TRY(
+        checkpoint_get_count(&r->root, "intermediate_size", true, CRUMB_MAX_INTERMEDIATE_SIZE, &c->intermediate_size));
     CRUMB_TRY(checkpoint_get_count(&r->root, "num_hidden_layers", true, CRUMB_MAX_LAYERS, &c->n_layers));
     CRUMB_TRY(checkpoint_get_count(&r->root, "max_position_embeddings", true, CRUMB_MAX_CONTEXT, &context));
-    CRUMB_TRY(read_heads(r, hidden));
+    CRUMB_TRY(read_heads(r));
     CRUMB_TRY(checkpoint_get_real(&r->root, "rms_norm_eps", true, &eps));
     if (eps >= 1) return checkpoint_damaged(&r->root, "rms_norm_eps", "not below 1");
     put_u32(r, "vocab_size", c->vocab_size);
     put_u32(r, "context_length", context);
-    put_u32(r, "embedding_length", hidden);
+    put_u32(r, "embedding_length", c->hidden_size);
     put_u32(r, "block_count", c->n_layers);
-    put_u32(r, "feed_forward_length", ff);
+    put_u32(r, "feed_forward_length", c->intermediate_size);
     put_u32(r, "attention.head_count", c->n_heads);
     put_u32(r, "attention.head_count_kv", c->n_heads_kv);
     put_u32(r, "attention.key_length", c->head_dim);

@@ -60,7 +60,7 @@ typedef struct checkpoint_config {
     const char *architecture;       /* GGUF's name */
     bool tied;
     bool attention_bias, mlp_bias; /* config.json says that there are such tensors */
-    uint32_t n_layers, n_heads, n_heads_kv, head_dim, vocab_size;
+    uint32_t n_layers, n_heads, n_heads_kv, head_dim, vocab_size, hidden_size, intermediate_size;
     uint32_t n_divisors;                 /* 0: none */
     float divisors[CHECKPOINT_MAX_ROPE]; /* of frequencies, by Llama 3's scaling */
     struct checkpoint_packing {
@@ -139,6 +139,24 @@ typedef struct checkpoint_tensor {
     uint32_t n_heads; /* whose rows are interleaved; 0: rows stay where they are */
 } checkpoint_tensor;
 
+/* ---- names.c: what tensors are called, and how large config.json says that they are --------------------------- */
+
+typedef struct checkpoint_name {
+    const struct checkpoint_name_pair *pair; /* NULL: crumb does not know the name */
+    char gguf[96];
+    const char *part; /* behind the last dot of the name that was translated */
+    unsigned layer;   /* 0 of what is in none */
+} checkpoint_name;
+
+/* "model.layers.3.self_attn.q_proj.weight" is "blk.3.attn_q" and the part "weight". */
+checkpoint_name checkpoint_translate(const char *name);
+/* The checkpoint's name of GGUF's "blk.3.attn_q.weight"; false where there is none. *rank: where it stands among a
+ * layer's tensors. */
+bool checkpoint_name_of(const char *gguf, char out[128], unsigned *layer, unsigned *rank);
+/* Fails where the tensor, which is to be `d`, has another shape than config.json says. */
+crumb_status checkpoint_check_sizes(const checkpoint_config *c, const checkpoint_name *name, const char *tensor,
+                                    const crumb_gguf_tensor *d, crumb_error *err);
+
 /* ---- rows (tensors.c) ---------------------------------------------------------------------------------------- */
 
 /* A value of F16, BF16 or F32. */
@@ -206,10 +224,6 @@ crumb_status checkpoint_absmean_make(const crumb_safetensors *files, const check
 /* The folder's tensors under GGUF's names. Takes `files`, also where it fails. */
 crumb_status checkpoint_tensors_open(const checkpoint_config *c, crumb_safetensors *files, crumb_gguf_source *out,
                                      crumb_error *err);
-
-/* The checkpoint's name of GGUF's "blk.3.attn_q.weight"; false where there is none. *rank: where it stands among a
- * layer's tensors. */
-bool checkpoint_name_of(const char *gguf, char out[128], unsigned *layer, unsigned *rank);
 
 /* ---- gptq_pack.c: a matrix of codes as the tensors that stand for it ----------------------------------------- */
 

@@ -18,75 +18,6 @@ typedef struct tensors {
     struct checkpoint_packing packing;
 } tensors;
 
-/* ---- names --------------------------------------------------------------------------------------------------- */
-
-typedef struct name_pair {
-    const char *hf, *gguf;
-} name_pair;
-
-static const name_pair model_names[] = {
-    {"model.embed_tokens", "token_embd"},
-    {"model.norm", "output_norm"},
-    {"lm_head", "output"},
-};
-
-static const name_pair layer_names[] = {
-    {"input_layernorm", "attn_norm"},
-    {"self_attn.q_proj", "attn_q"},
-    {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},
-    {"self_attn.o_proj", "attn_output"},
-    {"self_attn.q_norm", "attn_q_norm"},
-    {"self_attn.k_norm", "attn_k_norm"},
-    {"self_attn.attn_sub_norm", "attn_sub_norm"},
-    {"post_attention_layernorm", "ffn_norm"},
-    {"mlp.gate_proj", "ffn_gate"},
-    {"mlp.up_proj", "ffn_up"},
-    {"mlp.down_proj", "ffn_down"},
-    {"mlp.ffn_sub_norm", "ffn_sub_norm"},
-};
-
-/* The pair whose first name is the n bytes at text; NULL: none. */
-static const name_pair *find_pair(const name_pair *pairs, size_t n_pairs, const char *text, size_t n) {
-    for (size_t i = 0; i < n_pairs; i++)
-        if (strlen(pairs[i].hf) == n && memcmp(pairs[i].hf, text, n) == 0) return &pairs[i];
-    return NULL;
-}
-
-/* "model.layers.3.self_attn.q_proj.weight" is "blk.3.attn_q" and the part "weight". */
-static bool translate(const char *name, char out[96], const char **part) {
-    const char *dot = strrchr(name, '.');
-    unsigned layer;
-    int used = 0;
-    if (!dot) return false;
-    *part = dot + 1;
-    const name_pair *pair =
-        find_pair(model_names, sizeof model_names / sizeof *model_names, name, (size_t)(dot - name));
-    if (pair) return snprintf(out, 96, "%s", pair->gguf), true;
-    if (sscanf(name, "model.layers.%5u.%n", &layer, &used) != 1 || used == 0 || name + used >= dot) return false;
-    pair = find_pair(layer_names, sizeof layer_names / sizeof *layer_names, name + used, (size_t)(dot - name - used));
-    if (pair) snprintf(out, 96, "blk.%u.%s", layer, pair->gguf);
-    return pair != NULL;
-}
-
-bool checkpoint_name_of(const char *gguf, char out[128], unsigned *layer, unsigned *rank) {
-    const char *dot = strrchr(gguf, '.');
-    int used = 0;
-    if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0)) return false;
-    for (size_t i = 0; i < sizeof model_names / sizeof *model_names; i++)
-        if (strlen(model_names[i].gguf) == (size_t)(dot - gguf) &&
-            strncmp(model_names[i].gguf, gguf, (size_t)(dot - gguf)) == 0)
-            return *layer = *rank = 0, snprintf(out, 128, "%s%s", model_names[i].hf, dot), true;
-    if (sscanf(gguf, "blk.%5u.%n", layer, &used) != 1 || used == 0 || gguf + used >= dot) return false;
-    for (size_t i = 0; i < sizeof layer_names / sizeof *layer_names; i++) {
-        const size_t n = strlen(layer_names[i].gguf);
-        if (n != (size_t)(dot - gguf) - (size_t)used || strncmp(layer_names[i].gguf, gguf + used, n) != 0) continue;
-        *rank = (unsigned)i;
-        return snprintf(out, 128, "model.layers.%u.%s%s", *layer, layer_names[i].hf, dot), true;
-    }
-    return false;
-}
-
 /* What a model computes with is in its weights; older files have tables beside them that follow from config.json. */
 static bool is_table(const char *name) {
     const char *dot = strrchr(name, '.');
@@ -232,7 +163,9 @@ static crumb_status add_dense(tensors *all, checkpoint_tensor *t, crumb_error *e
     if (from->n_dims < 1 || from->n_dims > 2) return fail(all, from, "neither a vector nor a matrix", err);
     if (from->n_values == 0) return fail(all, from, "it is empty", err);
     if (t->n_heads && (from->dims[0] % t->n_heads != 0 || from->dims[0] / t->n_heads % 2 != 0))
-        return fail(all, from, "its rows are not whole heads of config.json", err);
+        return fail(all, from,
+                    "its rows are not whole heads by config.json's keys 'num_attention_heads', 'num_key_value_heads'",
+                    err);
     bool on_levels = false;
     if (from->n_dims == 2) CRUMB_TRY(add_levels(all, t, &on_levels, err));
     if (on_levels) return CRUMB_OK;
@@ -266,30 +199,42 @@ static crumb_status add_packed(tensors *all, checkpoint_tensor *t, const char *n
     return CRUMB_OK;
 }
 
-static crumb_status add_one(tensors *all, const checkpoint_config *c, const crumb_safetensor *from, crumb_error *err) {
-    checkpoint_tensor t = {.from = from};
-    char name[96];
-    const char *part;
-    if (is_table(from->name)) return CRUMB_OK;
-    if (!translate(from->name, name, &part))
-        return fail(all, from, "not part of a model as crumb knows it: running without it would be wrong", err);
-    if (c->tied && strcmp(name, "output") == 0) return CRUMB_OK; /* the embedding is used, whatever is stored here */
-    t.n_heads = checkpoint_heads_of(c->architecture, c->n_heads, c->n_heads_kv, name);
+static crumb_status add_part(tensors *all, const checkpoint_config *c, checkpoint_tensor *t,
+                             const checkpoint_name *name, crumb_error *err) {
+    const crumb_safetensor *from = t->from;
     bool is_absmean;
     CRUMB_TRY(checkpoint_is_absmean(c, from, &is_absmean, err));
-    if (is_absmean || checkpoint_is_packed(&c->packing, part, from->dtype)) return add_packed(all, &t, name, err);
-    if (checkpoint_is_beside(&c->packing, part)) return CRUMB_OK;
-    if (strcmp(part, "weight_clip_val") == 0)
+    if (is_absmean || checkpoint_is_packed(&c->packing, name->part, from->dtype))
+        return add_packed(all, t, name->gguf, err);
+    if (checkpoint_is_beside(&c->packing, name->part)) return CRUMB_OK;
+    if (strcmp(name->part, "weight_clip_val") == 0)
         return fail(all, from, "scales as ParetoQ trains them, but config.json has no w_bits that says of which levels",
                     err);
-    if (strcmp(part, "weight") != 0 && strcmp(part, "bias") != 0)
+    if (strcmp(name->part, "weight") != 0 && strcmp(name->part, "bias") != 0)
         return fail(all, from,
                     "neither a weight nor a bias, nor packed as the folder's settings (quantization_config) say", err);
-    snprintf(t.name, sizeof t.name, "%s.%s", name, part);
-    return add_dense(all, &t, err);
+    snprintf(t->name, sizeof t->name, "%s.%s", name->gguf, name->part);
+    return add_dense(all, t, err);
 }
 
-/* What config.json says that the tensors are, and none of them is. */
+static crumb_status add_one(tensors *all, const checkpoint_config *c, const crumb_safetensor *from, crumb_error *err) {
+    checkpoint_tensor t = {.from = from};
+    const size_t n_before = all->n;
+    if (is_table(from->name)) return CRUMB_OK;
+    const checkpoint_name name = checkpoint_translate(from->name);
+    if (!name.pair)
+        return fail(all, from, "not part of a model as crumb knows it: running without it would be wrong", err);
+    if (name.layer >= c->n_layers)
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: key 'num_hidden_layers': %u, but there is a tensor '%.80s'",
+                          c->path, c->n_layers, from->name);
+    /* the embedding is used, whatever is stored here */
+    if (c->tied && strcmp(name.gguf, "output") == 0) return CRUMB_OK;
+    t.n_heads = checkpoint_heads_of(c->architecture, c->n_heads, c->n_heads_kv, name.gguf);
+    CRUMB_TRY(add_part(all, c, &t, &name, err));
+    return all->n == n_before ? CRUMB_OK : checkpoint_check_sizes(c, &name, from->name, &all->described[n_before], err);
+}
+
+/* What config.json says that there is, and there is not. */
 static crumb_status check_what_is_said(const tensors *all, const checkpoint_config *c, crumb_error *err) {
     const struct {
         bool said;
@@ -297,7 +242,12 @@ static crumb_status check_what_is_said(const tensors *all, const checkpoint_conf
     } biases[] = {{c->attention_bias, "attention_bias", "model.layers.0.self_attn.q_proj.bias"},
                   {c->mlp_bias, "mlp_bias", "model.layers.0.mlp.gate_proj.bias"}};
     const checkpoint_object root = {.path = c->path, .err = err};
+    char last[64];
     size_t n_packed = 0;
+    snprintf(last, sizeof last, "model.layers.%u.input_layernorm.weight", c->n_layers - 1);
+    if (!crumb_safetensors_find(all->files, last))
+        return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: key 'num_hidden_layers': %u, but there is no tensor '%s'",
+                          c->path, c->n_layers, last);
     for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
         if (biases[i].said && !crumb_safetensors_find(all->files, biases[i].tensor))
             return checkpoint_damaged(&root, biases[i].key, "true, but the first layer has no such tensor");

@@ -152,6 +152,23 @@ class Folders(CommandTest):
         says = f"quant_config.json: key 'group_size': another value than {folder}/quantize_config.json has"
         self.fails(3, "run", folder, "x", says=says)
 
+    def test_sizes_that_other_models_have(self):
+        """Refused by config.json's key, with the tensor named that is of another size."""
+        for name, key, values in (("llama-f16", "vocab_size", (263, 4096)), ("llama-f16", "hidden_size", (32, 72)),
+                                  ("llama-f16", "intermediate_size", (36, 45)), ("llama-f16", "num_hidden_layers", (1, 3)),
+                                  ("llama-f16", "num_attention_heads", (1, 4)), ("qwen2-f16-yarn", "num_attention_heads", (1, 4)),
+                                  ("qwen3-q4_1", "num_key_value_heads", (1, 4)), ("qwen3-q4_1", "head_dim", (16, 64)),
+                                  ("llama-q4_0+gptq", "hidden_size", (32, 96)), ("llama-q4_0+gptq", "intermediate_size", (64, 128)),
+                                  ("bitnet-b1.58-i2_s+auto", "intermediate_size", (128,))):
+            for value in values:
+                folder = self.copy(name)
+                self.edit(folder, "config.json", lambda c: c.update({key: value}))
+                says = f"config.json: key '{key}'"
+                self.assertIn("model.", self.fails(3, "run", folder, "x", says=says).stderr.split(says)[1], (name, key, value))
+        folder = self.copy("llama-f16")
+        self.edit(folder, "config.json", lambda c: c.update(num_key_value_heads=2))
+        self.fails(3, "run", folder, "x", says="whole heads by config.json's keys 'num_attention_heads', 'num_key_value_heads'")
+
     def test_tokens_that_end_an_answer(self):
         """Whichever file lists them, alone or among others; also once the folder has become a file."""
         plain, made = self.says(self.copy("llama-f16")), os.path.join(self.work, "made.gguf")
