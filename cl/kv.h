@@ -1,5 +1,5 @@
 /* The KV cache on the device: keys and values of each layer in allocations of their own, so that none is larger than a
- * device allocates at once; blocks within them as on the CPU (cl/kernels/common.cl). And the tables of cosines and
+ * device allocates at once; blocks within them as on the CPU (cl/kernels/common/3_kv.cl). And the tables of cosines and
  * sines that its positions need. */
 #ifndef CRUMB_CL_KV_H
 #define CRUMB_CL_KV_H

@@ -76,6 +76,13 @@ static crumb_cl_built from_binary(crumb_device *d, const char *path, const char 
     return built;
 }
 
+/* The line of a compiler's log that its first error begins in: it says where. */
+static const char *first_error(const char *log) {
+    const char *first = strstr(log, "error");
+    while (first && first > log && first[-1] != '\n') first--;
+    return first ? first : log;
+}
+
 static crumb_status from_source(crumb_device *d, const char *file, const char *options, crumb_cl_built *out,
                                 crumb_error *err) {
     enum { LOG_SIZE = 1 << 16 };
@@ -84,12 +91,12 @@ static crumb_status from_source(crumb_device *d, const char *file, const char *o
     if (!log) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for a program");
     const crumb_cl_code code = crumb_cl_built_compile(d, texts, options, out, log, LOG_SIZE);
     crumb_status status = CRUMB_OK;
+    const char *first = first_error(log);
     for (char *p = log; *p; p++)
         if (*p == '\n') *p = ' ';
-    const char *first = strstr(log, "error");
     if (code != CRUMB_CL_OK)
         status = crumb_fail(err, CRUMB_ERR_DEVICE, "%s: its driver (%.60s) does not build %s with %.300s: %s: %.400s",
-                            d->label, d->facts.driver, file, options, crumb_cl_error_name(code), first ? first : log);
+                            d->label, d->facts.driver, file, options, crumb_cl_error_name(code), first);
     free(log);
     return status;
 }

@@ -4,8 +4,8 @@
 
 #include "cl/device.h"
 
-/* A kernel of the program that is common.cl followed by `file` ("norm.cl"), built with `options`; released by the
- * caller. Fails with DEVICE and the compiler's words where it does not build. */
+/* A kernel of the program that is the text common.cl followed by `file` ("norm.cl"), built with `options`; released by
+ * the caller. Fails with DEVICE and the compiler's words where it does not build. */
 crumb_status crumb_cl_kernel_create(crumb_device *d, const char *file, const char *options, const char *name,
                                     crumb_cl_call *out, crumb_error *err);
 void crumb_cl_programs_free(crumb_device *d);
@@ -13,9 +13,10 @@ void crumb_cl_programs_free(crumb_device *d);
 /* A name for this driver with these kernels' texts: another where either has changed. */
 void crumb_cl_kernels_id(const crumb_device *d, char *out, size_t size);
 
-/* The texts of cl/kernels, number `index`; NULL: there are no more. */
+/* The texts of cl/kernels, number `index`; NULL: there are no more. A text is a file NAME.cl and what the folder NAME
+ * has, with #line where each begins. */
 const char *crumb_cl_text_at(size_t index);
-/* The text of cl/kernels/NAME, NUL-terminated; NULL: there is none. */
+/* The text "NAME.cl", NUL-terminated; NULL: there is none. */
 const char *crumb_cl_text(const char *name);
 
 /* All options of a linear layer's program: its row's, the layer's, and the registers that the row wants, where the

@@ -26,11 +26,10 @@ install(TARGETS crumb_ze_survey RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/crum
 
 # Programs that are compiled now, where Intel's offline compiler is: an archive beside the module. Others the driver compiles
 # when they are first used.
-add_executable(crumb_ze_archiver tools/ze-archive/main.c cl/text.c spirv/ocloc.c host/base/cache.c
+add_executable(crumb_ze_archiver tools/ze-archive/main.c spirv/ocloc.c host/base/cache.c
                host/base/error.c host/base/file.c host/base/memory.c host/base/module.c)
-target_include_directories(crumb_ze_archiver PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/generated)
 target_include_directories(crumb_ze_archiver SYSTEM PRIVATE ${CRUMB_LEVEL_ZERO_HEADERS})
-target_link_libraries(crumb_ze_archiver PRIVATE crumb_options ${CMAKE_DL_LIBS})
+target_link_libraries(crumb_ze_archiver PRIVATE crumb_cl_texts crumb_options ${CMAKE_DL_LIBS})
 set_target_properties(crumb_ze_archiver PROPERTIES OUTPUT_NAME ze-archive)
 find_library(CRUMB_OCLOC NAMES ocloc libocloc.so.1)
 if(CRUMB_OCLOC)

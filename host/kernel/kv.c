@@ -4,7 +4,7 @@
 
 enum { KV_GROUP = 32 };
 
-/* As cpu/attention.h and cl/kernels/common.cl have it. */
+/* As cpu/attention.h and cl/kernels/common/3_kv.cl have it. */
 uint64_t crumb_kv_page_bytes(crumb_kv_type type, uint32_t head_dim) {
     if (type == CRUMB_KV_F16) return 2ull * CRUMB_KV_PAGE * head_dim;
     return CRUMB_KV_PAGE * (2 * crumb_div_up(head_dim, KV_GROUP) + crumb_round_up(head_dim, 8));

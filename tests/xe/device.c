@@ -1,5 +1,6 @@
 #include "tests/xe/device.h"
 
+#include "cl/program.h"
 #include "cl/registry.h"
 
 #include <setjmp.h>
@@ -166,15 +167,13 @@ static cl_program link_builtins(crumb_xe_device *d, cl_program kernels, const ch
 }
 
 static cl_program build(crumb_xe_device *d, const char *file, const char *options, bool matrix, const char *key) {
-    char path[256];
-    bool whole = strchr(file, '/') != NULL;
-    snprintf(path, sizeof path, "%s%s", whole ? "" : "cl/kernels/", file);
-    char *common = read_text("cl/kernels/common.cl"), *own = read_text(path);
-    const char *both[] = {common, own};
+    char *whole = strchr(file, '/') ? read_text(file) : NULL;
+    const char *const texts[] = {crumb_cl_text("common.cl"), "\n", crumb_cl_text(file)};
+    if (!whole && !texts[2]) fail_msg("there is no kernel text %s", file);
     bool spirv = getenv("CRUMB_XE_OCLOC") != NULL;
-    cl_program p = (spirv ? compile_spirv : compile)(d, whole ? both + 1 : both, whole ? 1 : 2, options, matrix, key);
-    free(common);
-    free(own);
+    cl_program p = (spirv ? compile_spirv : compile)(d, whole ? (const char *const[]){whole} : texts, whole ? 1 : 3,
+                                                     options, matrix, key);
+    free(whole);
     return matrix ? link_builtins(d, p, key) : p;
 }
 

@@ -28,8 +28,8 @@ int crumb_xe_run_tests(crumb_xe_device *d, const struct CMUnitTest *tests, size_
 bool crumb_xe_open(crumb_xe_device *out);
 void crumb_xe_close(crumb_xe_device *d);
 
-/* cl/kernels/common.cl + cl/kernels/FILE (or FILE alone where it has a folder) built with the options, linked with
- * tests/xe/xe_builtins.cl where `matrix`. Programs are kept until the device is closed. */
+/* The texts common.cl and FILE of cl/kernels (or the file FILE alone where it has a folder) built with the options,
+ * linked with tests/xe/xe_builtins.cl where `matrix`. Programs are kept until the device is closed. */
 cl_kernel crumb_xe_kernel(crumb_xe_device *d, const char *file, const char *options, bool matrix, const char *entry);
 
 /* A buffer of n_bytes with a copy of data, or of 0xa5 where data is NULL. n_bytes 0: NULL. */

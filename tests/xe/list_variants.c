@@ -1,6 +1,8 @@
 /* Prints, one a line, how each linear kernel with dot-product or matrix instructions, and attention, is built for a few
  * layers that models have: name, rung, bits, sub-group, registers, tile-rows and rows of activations of a work-group,
- * its items, the most rows it is meant for, rank, layer, file, options; separated by tabs. */
+ * its items, the most rows it is meant for, rank, layer, file, options; separated by tabs. With a file's name, the text
+ * of its programs. */
+#include "cl/program.h"
 #include "cl/registry.h"
 
 #include <stdio.h>
@@ -74,8 +76,16 @@ static void print_attention(const crumb_cl_kernel *kernel) {
     }
 }
 
-int main(void) {
+static int print_text(const char *file) {
+    const char *own = crumb_cl_text(file);
+    if (!own) return fprintf(stderr, "list_variants: there is no kernel text %s\n", file), 1;
+    printf("%s\n%s", crumb_cl_text("common.cl"), own);
+    return 0;
+}
+
+int main(int argc, char **argv) {
     size_t n;
+    if (argc > 1) return print_text(argv[1]);
     const crumb_cl_kernel *kernels = crumb_cl_kernels(&n);
     for (size_t i = 0; i < n; i++)
         if (kernels[i].op == CRUMB_CL_DENSE_MATRIX) print_dense(&kernels[i]);

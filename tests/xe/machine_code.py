@@ -159,10 +159,6 @@ class Variant:
     def option(self, name):
         return int(re.search(rf"-D {name}=(\d+)", self.options)[1])
 
-    def text(self):
-        folder = ROOT / "cl/kernels"
-        return (folder / "common.cl").read_text() + (folder / self.file).read_text()
-
 
 class Result:
     def __init__(self, variant, device, ze_info, asm):
@@ -242,11 +238,14 @@ HEADING = (f"{'kernel':32} {'layer':10} {'device':6} {'GRF':>4} {'thr':>3} {'DPA
 
 def results_of(list_variants, wanted):
     """The results of all pairs of a variant and a device that are wanted, in their order, as they come."""
+    def told(*file):
+        return subprocess.run([list_variants, *file], stdout=subprocess.PIPE, text=True, check=True).stdout
+
     compiler = Compiler()
-    lines = subprocess.run([list_variants], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
-    pairs = [(v, device) for v in map(Variant, lines) for device in v.devices() if wanted(v, device)]
+    pairs = [(v, device) for v in map(Variant, told().splitlines()) for device in v.devices() if wanted(v, device)]
+    texts = {file: told(file) for file in {v.file for v, _ in pairs}}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(lambda p: Result(*p, *compiler.compile(p[0].text(), p[1], p[0].options)), pairs)
+        yield from pool.map(lambda p: Result(*p, *compiler.compile(texts[p[0].file], p[1], p[0].options)), pairs)
 
 
 def main():

@@ -88,7 +88,7 @@ def ze(gpu):
     """The loader, and the compiler that makes SPIR-V, need their own C library: programs run with it."""
     icd, environment = intel()
     libraries = next(deps("prefix", "intel-gpu").glob("usr/lib/*/libze_loader.so.1")).parent
-    texts = [*(ROOT / "tests/ze/driver_over_opencl").iterdir(), *(ROOT / "cl/kernels").iterdir()]
+    texts = [*(ROOT / "tests/ze/driver_over_opencl").iterdir(), *(ROOT / "cl/kernels").rglob("*.cl")]
     return icd, cache_of("ze-driver", BUILTINS, *texts) | {
         "ZE_ENABLE_ALT_DRIVERS": os.environ["CRUMB_ZE_DRIVER"], "CRUMB_DRIVER_GPU": gpu,
         "CRUMB_LAYER_BUILTINS": str(BUILTINS),

@@ -1,0 +1,64 @@
+/* common.cl: the matrices that one launch of a linear layer multiplies with, which of them is a work-group's, and the
+ * end of the sequence.
+ * -D PARTS=1|2|3, -D GATED=0|1|2: see linear.cl */
+#ifdef PARTS
+typedef struct {
+    global const uint *codes;
+    global const uchar *scales, *mins;
+    global const half *supers, *super_mins;
+    global const float *bias;
+    global crumb_result *y;
+    uint tile0, n_tiles, m, width;
+    float out_scale;
+} part;
+
+#define PART_ARGS(i)                                                                                                   \
+    global const uint *codes##i, global const uchar *scales##i, global const uchar *mins##i,                           \
+        global const half *supers##i, global const half *super_mins##i, global const float *bias##i,                   \
+        global crumb_result *y##i, uint tile0_##i, uint n_tiles##i, uint m##i, uint width##i, float out_scale##i
+#define PART(i)                                                                                                        \
+    {                                                                                                                  \
+        codes##i, scales##i, mins##i, supers##i, super_mins##i, bias##i, y##i, tile0_##i, n_tiles##i, m##i, width##i,  \
+            out_scale##i                                                                                               \
+    }
+#if PARTS == 1
+#define PART_ARGS_LIST PART_ARGS(0)
+#define PART_LIST      PART(0)
+#elif PARTS == 2
+#define PART_ARGS_LIST PART_ARGS(0), PART_ARGS(1)
+#define PART_LIST      PART(0), PART(1)
+#else
+#define PART_ARGS_LIST PART_ARGS(0), PART_ARGS(1), PART_ARGS(2)
+#define PART_LIST      PART(0), PART(1), PART(2)
+#endif
+
+/* The part that this work-group computes, and the number of the group within it; each has `tiles` tile-rows. */
+static part part_of_group(private const part *parts, uint tiles, private uint *group) {
+    part w = parts[0];
+    *group = get_group_id(0);
+#if !GATED && PARTS > 1
+    if (*group >= DIV_UP(w.n_tiles, tiles)) {
+        *group -= DIV_UP(w.n_tiles, tiles);
+        w = parts[1];
+#if PARTS > 2
+        if (*group >= DIV_UP(w.n_tiles, tiles)) {
+            *group -= DIV_UP(w.n_tiles, tiles);
+            w = parts[2];
+        }
+#endif
+    }
+#endif
+    return w;
+}
+
+/* The last steps of the sequence, but for `add`. */
+static float finish(private const part *w, uint row, float result) {
+    result = result * w->out_scale;
+    return w->bias && row < w->m ? result + w->bias[row] : result;
+}
+
+/* The product of a gated part and part 1's result. */
+static crumb_result gated_result(int fn, crumb_result gate, float up) {
+    return TO_RESULT(crumb_gated(fn, FROM_RESULT(gate), FROM_RESULT(TO_RESULT(up))));
+}
+#endif
