@@ -2,6 +2,7 @@
 
 #include "cl/program.h"
 #include "cl/registry.h"
+#include "cpu/trial.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -193,6 +194,15 @@ cl_kernel crumb_xe_kernel(crumb_xe_device *d, const char *file, const char *opti
     cl_kernel kernel = clCreateKernel(p->program, entry, &status);
     check(status, entry);
     return kernel;
+}
+
+uint64_t crumb_xe_seed = 20261123;
+
+float *crumb_xe_random_floats(size_t n, float scale) {
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++) x[i] = crumb_random_f32(&crumb_xe_seed) * scale;
+    return x;
 }
 
 /* ---- buffers and launches ----------------------------------------------------------------------------------- */

@@ -32,6 +32,10 @@ void crumb_xe_close(crumb_xe_device *d);
  * linked with tests/xe/xe_builtins.cl where `matrix`. Programs are kept until the device is closed. */
 cl_kernel crumb_xe_kernel(crumb_xe_device *d, const char *file, const char *options, bool matrix, const char *entry);
 
+/* Random numbers of one sequence; floats of up to +-scale, freed by the caller. */
+extern uint64_t crumb_xe_seed;
+float *crumb_xe_random_floats(size_t n, float scale);
+
 /* A buffer of n_bytes with a copy of data, or of 0xa5 where data is NULL. n_bytes 0: NULL. */
 cl_mem crumb_xe_buffer(crumb_xe_device *d, const void *data, size_t n_bytes);
 void crumb_xe_release(size_t n, const cl_mem *buffers); /* NULL among them allowed */
