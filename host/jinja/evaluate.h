@@ -106,7 +106,8 @@ typedef enum crumb_jinja_case {
     CRUMB_JINJA_TITLE_METHOD, /* letters behind what is no letter */
     CRUMB_JINJA_TITLE_FILTER, /* what follows white space, - ( { [ < */
 } crumb_jinja_case;
-/* Character for character: of those that Python replaces by several, only sharp s is known. */
+/* As Python does, but that a sigma at a word's end becomes the small one that stands within words, and that ten letters
+ * of n with an apostrophe and of Greek with an iota below have no title case as Python's. */
 crumb_status crumb_jinja_change_case(crumb_jinja_run *r, crumb_jinja_text in, crumb_jinja_case kind,
                                      crumb_jinja_value *out);
 crumb_status crumb_jinja_split_lines(crumb_jinja_run *r, crumb_jinja_text in, crumb_jinja_value *out);

@@ -35,6 +35,35 @@ static bool begins_word(crumb_jinja_case kind, int32_t previous, bool first) {
     return first || crumb_jinja_is_space(previous) || (previous > 0 && previous < 128 && strchr("-({[<", previous));
 }
 
+/* Writes a letter in upper or in title case. Some become several letters: what folding their case makes of them, the
+ * first of which is large, or all are ("ß": "Ss", "SS"). */
+static void write_large(crumb_jinja_writer *w, crumb_jinja_text letter, int32_t c, bool whole, bool from_input) {
+    int32_t folded[8]; /* Unicode has none of more than 3 */
+    int boundclass = 0;
+    const int32_t simple = whole ? utf8proc_toupper(c) : utf8proc_totitle(c);
+    const bool may_fold =
+        whole ? utf8proc_category(c) != UTF8PROC_CATEGORY_LU
+              : utf8proc_category(c) == UTF8PROC_CATEGORY_LL && utf8proc_category(simple) != UTF8PROC_CATEGORY_LT;
+    const utf8proc_ssize_t n = may_fold ? utf8proc_decompose_char(c, folded, 8, UTF8PROC_CASEFOLD, &boundclass) : 1;
+    for (utf8proc_ssize_t i = 0; i < n && n > 1; i++)
+        crumb_jinja_write_character(w, whole || i == 0 ? utf8proc_toupper(folded[i]) : folded[i], from_input);
+    if (n > 1) return;
+    if (simple == c)
+        crumb_jinja_write(w, letter);
+    else
+        crumb_jinja_write_character(w, simple, from_input);
+}
+
+static void write_small(crumb_jinja_writer *w, crumb_jinja_text letter, int32_t c, bool from_input) {
+    enum { DOTTED_I = 0x130, DOT_ABOVE = 0x307 };
+    const int32_t simple = utf8proc_tolower(c);
+    if (simple == c)
+        crumb_jinja_write(w, letter);
+    else
+        crumb_jinja_write_character(w, simple, from_input);
+    if (c == DOTTED_I) crumb_jinja_write_character(w, DOT_ABOVE, from_input);
+}
+
 crumb_status crumb_jinja_change_case(crumb_jinja_run *r, crumb_jinja_text in, crumb_jinja_case kind,
                                      crumb_jinja_value *out) {
     crumb_jinja_writer w = {.state = r->state};
@@ -42,16 +71,16 @@ crumb_status crumb_jinja_change_case(crumb_jinja_run *r, crumb_jinja_text in, cr
     for (size_t at = 0, n; at < in.n_bytes; at += n) {
         const int32_t c = crumb_jinja_character(in, at);
         n = crumb_jinja_character_bytes(in, at);
-        const bool upper =
+        const crumb_jinja_text letter = crumb_jinja_text_part(in, at, at + n);
+        const bool large =
             kind == CRUMB_JINJA_UPPER || (kind != CRUMB_JINJA_LOWER && begins_word(kind, previous, at == 0));
-        const int32_t changed = c < 0 ? c : upper ? utf8proc_toupper(c) : utf8proc_tolower(c);
         const bool from_input = in.from_input && in.from_input[at];
-        if (upper && c == 0xdf)
-            crumb_jinja_write_bytes(&w, kind == CRUMB_JINJA_UPPER ? "SS" : "Ss", 2, from_input);
-        else if (changed == c)
-            crumb_jinja_write(&w, crumb_jinja_text_part(in, at, at + n));
+        if (c < 0)
+            crumb_jinja_write(&w, letter);
+        else if (large)
+            write_large(&w, letter, c, kind == CRUMB_JINJA_UPPER || kind == CRUMB_JINJA_TITLE_FILTER, from_input);
         else
-            crumb_jinja_write_character(&w, changed, from_input);
+            write_small(&w, letter, c, from_input);
         previous = c;
     }
     return crumb_jinja_finish(&w, out);

@@ -48,7 +48,8 @@ SUPPORTED = [
     "{{ s is defined is true }}", "{{ not s is defined }}|{{ s is not defined }}|{{ s is defined and s }}",
     # filters of texts
     "{{ text|trim }}|{{ 'xxaxx'|trim('x') }}|{{ none|trim }}|{{ missing|trim }}|{{ 5|trim }}", "{{ s|upper }}|{{ s|lower }}|{{ 'hello wORLD'|capitalize }}|{{ uni|upper }}|{{ uni|lower }}",
-    "{{ \"they're bill's friends-of the (old) [new]\"|title }}|{{ 'ab cD'|title }}", "{{ s|replace('l', 'L') }}|{{ s|replace('l', 'L', 1) }}|{{ 123|replace('2', 'x') }}|{{ s|replace('zz', 'y') }}",
+    "{{ \"they're bill's friends-of the (old) [new]\"|title }}|{{ 'ab cD'|title }}", "{{ 'ßa ﬁx ᾳ ᾼ ŉa ΐ ẞİ ǆ'|upper }}|{{ 'ẞİ ᾼ Ǆ'|lower }}|{{ 'ßa ﬁx ǆa'|title }}|{{ 'ﬁx'|capitalize }}|{{ 'ßa'|capitalize }}|{{ 'ǆa'|capitalize }}|{{ 'ᾳa'|capitalize }}|{{ 'ΐa'|capitalize }}|{{ 'ßa ﬁx ǆa ᾼ'.title() }}",
+    "{{ s|replace('l', 'L') }}|{{ s|replace('l', 'L', 1) }}|{{ 123|replace('2', 'x') }}|{{ s|replace('zz', 'y') }}",
     "{{ text|indent }}|{{ text|indent(2, true) }}|{{ text|indent(2, first=true, blank=true) }}|{{ 'a\nb'|indent('> ') }}|{{ 'a\n'|indent(2) }}",
     "{{ s|length }}|{{ uni|length }}|{{ words|length }}|{{ d|count }}|{{ missing|length }}|{{ empty|length }}", "{{ none|length }}", "{{ 5|length }}",
     "{{ n|string }}|{{ words|string }}|{{ none|string }}|{{ x|string ~ 'a' }}", "{{ 'a b_c, d-e'|wordcount }}", "{{ s|safe }}|{{ d|tojson|safe }}",
