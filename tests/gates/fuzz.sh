@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Each fuzzer runs for 20 seconds from its corpus, under the address and undefined-behaviour sanitizers.
-# usage: fuzz.sh SOURCE WORK [SECONDS]
+# Each fuzzer runs for some seconds from its corpus, under the address and undefined-behaviour sanitizers.
+# usage: fuzz.sh SOURCE WORK SECONDS
 # shellcheck disable=SC2016 # the shells that xargs starts expand it
 set -euo pipefail
-source=$1 work=$2 seconds=${3:-20}
+source=$1 work=$2 seconds=$3
 mkdir -p "$work"
 cmake -G Ninja -S "$source" -B "$work/build" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_BUILD_TYPE=Release -DCRUMB_TESTS=ON \
     -DCRUMB_FUZZ=ON -DCRUMB_SANITIZE=address,undefined >"$work/log" || { cat "$work/log" && exit 1; }
