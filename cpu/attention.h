@@ -54,9 +54,9 @@ typedef struct crumb_kv_ops {
     /* s[r * CHUNK + j] = q[r] . k[j] for all keys of n_blocks blocks, not yet scaled. */
     void (*scores)(const void *queries, uint32_t n_rows, uint32_t head_dim, const void *keys, uint32_t n_blocks,
                    const char *ahead, float *s);
-    /* s -> p in place for the first n (> 0) scores; returns m and sets *sum to l. Up to the next multiple of 16 is
-     * overwritten. */
-    float (*softmax)(float *s, uint32_t n, float scale, float *sum);
+    /* s[r] -> p[r] in place for the first n_keys[r] scores of each row; sets m[r] and l[r]. Up to the next multiple of
+     * 16 is overwritten; nothing of a row without keys is. */
+    void (*softmax)(float *s, uint32_t n_rows, const uint32_t *n_keys, float scale, float *m, float *l);
     /* o[r][d] = sum over the first n_keys[r] (of up to CHUNK) keys of p[r * CHUNK + j] * v[j][d]. p has whole blocks.
      */
     void (*values)(const float *p, uint32_t n_rows, const uint32_t *n_keys, uint32_t head_dim, const void *values,
@@ -70,9 +70,9 @@ extern const crumb_kv_ops crumb_kv_q8__ref, crumb_kv_q8__avx2, crumb_kv_q8__avxv
 const crumb_kv_ops *crumb_kv_ops_select(crumb_kv_type type, crumb_isa isa);
 
 /* What ops of both types and of several tiers share. */
-float crumb_softmax__ref(float *s, uint32_t n, float scale, float *sum);
-float crumb_softmax__avx2(float *s, uint32_t n, float scale, float *sum);
-float crumb_softmax__avx512vnni(float *s, uint32_t n, float scale, float *sum);
+void crumb_softmax__ref(float *s, uint32_t n_rows, const uint32_t *n_keys, float scale, float *m, float *l);
+void crumb_softmax__avx2(float *s, uint32_t n_rows, const uint32_t *n_keys, float scale, float *m, float *l);
+void crumb_softmax__avx512vnni(float *s, uint32_t n_rows, const uint32_t *n_keys, float scale, float *m, float *l);
 size_t crumb_kv_f16_block_bytes(uint32_t head_dim);
 size_t crumb_kv_f16_query_bytes(uint32_t head_dim);
 void crumb_kv_f16_prepare(const float *q, uint32_t n_rows, uint32_t head_dim, void *queries);

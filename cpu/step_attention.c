@@ -119,10 +119,7 @@ static void attend_chunk(const crumb_plan *p, const crumb_step *s, const queries
     size_t chunk_bytes = CRUMB_ATTENTION_CHUNK / CRUMB_KEY_BLOCK * p->kv->block_bytes;
     const char *keys = a->keys + chunk * chunk_bytes, *values = a->values + chunk * chunk_bytes;
     p->kv->ops->scores(a->q, a->n, dim, keys, n_blocks, values, a->scores);
-    for (uint32_t i = 0; i < a->n; i++)
-        if (a->n_keys[i])
-            m[i] = p->kv->ops->softmax(a->scores + (size_t)i * CRUMB_ATTENTION_CHUNK, a->n_keys[i], s->attention.scale,
-                                       &l[i]);
+    p->kv->ops->softmax(a->scores, a->n, a->n_keys, s->attention.scale, m, l);
     p->kv->ops->values(a->scores, a->n, a->n_keys, dim, values, a->keys + next * chunk_bytes, o);
 }
 
@@ -138,7 +135,8 @@ static void merge(const crumb_plan *p, const queries *a, uint32_t i, uint32_t di
                   const float *chunk_o) {
     const crumb_float_ops *ops = p->device->ops;
     float m = a->m[i] > chunk_m ? a->m[i] : chunk_m;
-    float old = ops->exp(a->m[i] - m), new = ops->exp(chunk_m - m);
+    const float least = a->m[i] > chunk_m ? chunk_m : a->m[i], e = ops->exp(least - m); /* the other's is exp(0) */
+    const float old = a->m[i] == m ? 1 : e, new = chunk_m == m ? 1 : e;
     a->m[i] = m;
     a->l[i] = a->l[i] * old + chunk_l * new;
     ops->attention_merge(a->o + (size_t)i * dim, old, chunk_o, new, dim);

@@ -151,11 +151,12 @@ SIMD_INLINE vflt q8_scale_weights(const float *p, uint32_t n, uint32_t n_vectors
 static void q8_quantize_weights(const float *p, uint32_t rows, const uint32_t *n_keys, uint32_t n_blocks,
                                 const char *block, size_t block_bytes, int16_t *weights, float *factors) {
     vflt scales[CHUNK_VECTORS], w[ATTENTION_ROWS][CHUNK_VECTORS], most[ATTENTION_ROWS], inverse[ATTENTION_ROWS];
-    const uint32_t n_vectors = n_blocks * BLOCK_VECTORS;
+    uint32_t n_vectors = n_blocks * BLOCK_VECTORS;
     for (uint32_t i = 0; i < n_vectors; i++) {
         const char *of_block = block + i / BLOCK_VECTORS * block_bytes;
         scales[i] = v_load_f16((const uint16_t *)(const void *)of_block + i % BLOCK_VECTORS * SIMD_LANES);
     }
+    if (n_vectors % 2) scales[n_vectors++] = v_zero_f32(); /* they are stored by twos */
     for (uint32_t r = 0; r < rows; r++)
         most[r] = q8_scale_weights(p + (size_t)r * CHUNK, n_keys[r], n_vectors, scales, w[r]);
     for (uint32_t r = 0; r < rows; r++) {
@@ -164,8 +165,9 @@ static void q8_quantize_weights(const float *p, uint32_t rows, const uint32_t *n
         inverse[r] = v_broadcast_f32(b < CRUMB_QUANTIZE_TINY ? 0 : 32767 / b);
     }
     for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t i = 0; i < n_vectors; i++)
-            v_store_i16(weights + (size_t)r * CHUNK + (size_t)SIMD_LANES * i, v_round(v_mul_f32(w[r][i], inverse[r])));
+        for (uint32_t i = 0; i < n_vectors; i += 2)
+            v_store_i16(weights + (size_t)r * CHUNK + (size_t)SIMD_LANES * i, v_round(v_mul_f32(w[r][i], inverse[r])),
+                        v_round(v_mul_f32(w[r][i + 1], inverse[r])));
 }
 
 /* acc[r][i] += sums of `steps` pairs of positions; `half`: the last vector has only half of its dimensions. */

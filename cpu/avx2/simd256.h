@@ -107,9 +107,9 @@ SIMD_INLINE vint v_widen_half_i8(const int8_t *p) {
 SIMD_INLINE void v_store_f32(float *p, vflt a) {
     _mm256_storeu_ps(p, a);
 }
-/* Every lane as int16, clamped. */
-SIMD_INLINE void v_store_i16(int16_t *p, vint a) {
-    _mm_storeu_si128((__m128i *)(void *)p, _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)));
+/* Every lane of a, then of b, as int16, clamped. */
+SIMD_INLINE void v_store_i16(int16_t *p, vint a, vint b) {
+    v_store(p, _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8));
 }
 SIMD_INLINE vflt v_broadcast_f32(float x) {
     return _mm256_set1_ps(x);
@@ -150,13 +150,12 @@ SIMD_INLINE vflt v_first_or_f32(vflt a, uint32_t n, vflt b) {
 SIMD_INLINE vflt v_first_f32(vflt a, uint32_t n) {
     return v_first_or_f32(a, n, _mm256_setzero_ps());
 }
-/* To the nearest integers, ties to even, as floats. */
-SIMD_INLINE vflt v_nearest_f32(vflt a) {
-    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
 /* The same bits. */
 SIMD_INLINE vflt v_as_f32(vint a) {
     return _mm256_castsi256_ps(a);
+}
+SIMD_INLINE vint v_as_int(vflt a) {
+    return _mm256_castps_si256(a);
 }
 /* Adds eight lanes after eight. */
 SIMD_INLINE __m256 v_sum8_f32(__m256 sum, vflt a) {

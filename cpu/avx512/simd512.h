@@ -114,9 +114,10 @@ SIMD_INLINE vint v_widen_half_i8(const int8_t *p) {
 SIMD_INLINE void v_store_f32(float *p, vflt a) {
     _mm512_storeu_ps(p, a);
 }
-/* Every lane as int16, clamped. */
-SIMD_INLINE void v_store_i16(int16_t *p, vint a) {
-    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtsepi32_epi16(a));
+/* Every lane of a, then of b, as int16, clamped. */
+SIMD_INLINE void v_store_i16(int16_t *p, vint a, vint b) {
+    const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    v_store(p, _mm512_permutexvar_epi64(order, _mm512_packs_epi32(a, b)));
 }
 SIMD_INLINE vflt v_broadcast_f32(float x) {
     return _mm512_set1_ps(x);
@@ -154,13 +155,12 @@ SIMD_INLINE vflt v_first_or_f32(vflt a, uint32_t n, vflt b) {
 SIMD_INLINE vflt v_first_f32(vflt a, uint32_t n) {
     return _mm512_maskz_mov_ps((__mmask16)((1u << n) - 1), a);
 }
-/* To the nearest integers, ties to even, as floats. */
-SIMD_INLINE vflt v_nearest_f32(vflt a) {
-    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
 /* The same bits. */
 SIMD_INLINE vflt v_as_f32(vint a) {
     return _mm512_castsi512_ps(a);
+}
+SIMD_INLINE vint v_as_int(vflt a) {
+    return _mm512_castps_si512(a);
 }
 /* Adds eight lanes after eight. */
 SIMD_INLINE __m256 v_sum8_f32(__m256 sum, vflt a) {

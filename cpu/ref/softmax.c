@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-float crumb_softmax__ref(float *s, uint32_t n, float scale, float *sum) {
+static float softmax(float *s, uint32_t n, float scale, float *sum) {
     float max = -INFINITY, lanes[8] = {0};
     for (uint32_t j = 0; j < n; j++) {
         s[j] *= scale;
@@ -17,4 +17,9 @@ float crumb_softmax__ref(float *s, uint32_t n, float scale, float *sum) {
         for (int i = 0; i < step; i++) lanes[i] += lanes[i + step];
     *sum = lanes[0];
     return max;
+}
+
+void crumb_softmax__ref(float *s, uint32_t n_rows, const uint32_t *n_keys, float scale, float *m, float *l) {
+    for (uint32_t r = 0; r < n_rows; r++)
+        if (n_keys[r]) m[r] = softmax(s + (size_t)r * CRUMB_ATTENTION_CHUNK, n_keys[r], scale, &l[r]);
 }

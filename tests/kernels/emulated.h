@@ -52,7 +52,8 @@ EMULATED_FOR_ALL(EMULATED_PROTOTYPE)
 /* Attention. */
 extern const crumb_kv_ops crumb_kv_f16__avx512vnni_emulated, crumb_kv_q8__avxvnni_emulated,
     crumb_kv_q8__avx512ymm_emulated, crumb_kv_q8__avx512vnni_emulated;
-float crumb_softmax__avx512vnni_emulated(float *s, uint32_t n, float scale, float *sum);
+void crumb_softmax__avx512vnni_emulated(float *s, uint32_t n_rows, const uint32_t *n_keys, float scale, float *m,
+                                        float *l);
 
 #define EMULATED_LAYOUT_PROTOTYPE(name, bits, acts, layout, tier) crumb_linear_fn crumb_##name##__##tier##_emulated;
 EMULATED_FOR_LAYOUTS(EMULATED_LAYOUT_PROTOTYPE)

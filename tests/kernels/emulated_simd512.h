@@ -108,9 +108,9 @@ SIMD_INLINE vint v_widen_i8(const int8_t *p) {
 SIMD_INLINE vint v_widen_half_i8(const int8_t *p) {
     return (vint){_mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)p)), _mm256_setzero_si256()};
 }
-SIMD_INLINE void v_store_i16(int16_t *p, vint a) {
-    const __m256i both = _mm256_packs_epi32(a.low, a.high);
-    _mm256_storeu_si256((void *)p, _mm256_permute4x64_epi64(both, 0xd8));
+SIMD_INLINE void v_store_i16(int16_t *p, vint a, vint b) {
+    v_store(p, (vint){_mm256_permute4x64_epi64(_mm256_packs_epi32(a.low, a.high), 0xd8),
+                      _mm256_permute4x64_epi64(_mm256_packs_epi32(b.low, b.high), 0xd8)});
 }
 SIMD_INLINE void v_store_f32(float *p, vflt a) {
     _mm256_storeu_ps(p, a.low);
@@ -159,12 +159,11 @@ SIMD_INLINE vflt v_first_f32(vflt a, uint32_t n) {
 SIMD_INLINE vint v_round(vflt a) {
     return (vint){_mm256_cvtps_epi32(a.low), _mm256_cvtps_epi32(a.high)};
 }
-SIMD_INLINE vflt v_nearest_f32(vflt a) {
-    return (vflt){_mm256_round_ps(a.low, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
-                  _mm256_round_ps(a.high, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
-}
 SIMD_INLINE vflt v_as_f32(vint a) {
     return (vflt){_mm256_castsi256_ps(a.low), _mm256_castsi256_ps(a.high)};
+}
+SIMD_INLINE vint v_as_int(vflt a) {
+    return (vint){_mm256_castps_si256(a.low), _mm256_castps_si256(a.high)};
 }
 SIMD_INLINE __m256 v_sum8_f32(__m256 sum, vflt a) {
     return _mm256_add_ps(_mm256_add_ps(sum, a.low), a.high);

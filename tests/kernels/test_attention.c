@@ -72,8 +72,7 @@ static void run_chunk(const crumb_kv_ops *ops, chunk_case *c, float scale) {
     ops->prepare(c->q, c->n_rows, c->head_dim, c->queries);
     ops->scores(c->queries, c->n_rows, c->head_dim, c->key_blocks, (most + BLOCK - 1) / BLOCK, c->value_blocks,
                 c->scores);
-    for (uint32_t r = 0; r < c->n_rows; r++)
-        if (c->n_keys[r]) c->m[r] = ops->softmax(c->scores + r * CHUNK, c->n_keys[r], scale, &c->l[r]);
+    ops->softmax(c->scores, c->n_rows, c->n_keys, scale, c->m, c->l);
     ops->values(c->scores, c->n_rows, c->n_keys, c->head_dim, c->value_blocks, c->key_blocks, c->o);
 }
 
@@ -264,28 +263,36 @@ static void large_dimensions_drown_nothing(void **state) {
     free(a);
 }
 
+/* Rows of 0 to CHUNK keys, several at once. */
 static void softmax_agrees(void **state) {
     (void)state;
-    float s[144], expected[144], got[144], sum, got_sum;
+    enum { ROWS = 4 };
+    static float s[ROWS * CHUNK], expected[ROWS * CHUNK], got[ROWS * CHUNK];
     compared others = ops_to_compare(CRUMB_KV_F16);
     for (uint32_t n = 1; n <= CHUNK; n++) {
-        fill(s, 144, -30, 30);
+        const uint32_t n_keys[ROWS] = {n, 0, CHUNK - n, n / 2};
+        float m[ROWS] = {0}, l[ROWS] = {0};
+        fill(s, ROWS * CHUNK, -30, 30);
         memcpy(expected, s, sizeof s);
-        float m = reference(CRUMB_KV_F16)->softmax(expected, n, 0.3f, &sum);
+        reference(CRUMB_KV_F16)->softmax(expected, ROWS, n_keys, 0.3f, m, l);
         double exact = 0;
         for (uint32_t j = 0; j < n; j++) {
-            double p = exp((double)s[j] * (double)0.3f - (double)m);
-            assert_true(s[j] * 0.3f <= m && fabs((double)expected[j] - p) < 1e-6);
+            double p = exp((double)s[j] * (double)0.3f - (double)m[0]);
+            assert_true(s[j] * 0.3f <= m[0] && fabs((double)expected[j] - p) < 1e-6);
             exact += p;
         }
-        assert_true(fabs((double)sum - exact) < 1e-5 * exact);
+        assert_true(fabs((double)l[0] - exact) < 1e-5 * exact);
         for (size_t i = 0; i < others.n; i++) {
+            float got_m[ROWS] = {0}, got_l[ROWS] = {0};
             memcpy(got, s, sizeof s);
-            float got_m = others.ops[i]->softmax(got, n, 0.3f, &got_sum);
-            assert_memory_equal(&got_m, &m, sizeof m);
-            assert_memory_equal(&got_sum, &sum, sizeof sum);
-            assert_memory_equal(got, expected, n * sizeof(float));
-            for (uint32_t j = (n + 15) / 16 * 16; j < 144; j++) assert_true(got[j] == s[j]);
+            others.ops[i]->softmax(got, ROWS, n_keys, 0.3f, got_m, got_l);
+            assert_memory_equal(got_m, m, sizeof m);
+            assert_memory_equal(got_l, l, sizeof l);
+            for (uint32_t r = 0; r < ROWS; r++) {
+                const size_t row = (size_t)r * CHUNK, end = (n_keys[r] + 15) / 16 * 16;
+                assert_memory_equal(got + row, expected + row, n_keys[r] * sizeof(float));
+                assert_memory_equal(got + row + end, s + row + end, (CHUNK - end) * sizeof(float));
+            }
         }
     }
 }

@@ -95,14 +95,15 @@ static void attend(const crumb_xe_heads *s, const char *keys, const char *values
     const crumb_kv_ops *ops = ops_of(s);
     const crumb_float_ops *floats = &crumb_float_ops__ref;
     uint32_t query[1024], dim = s->head_dim;
-    float p[CHUNK], o[256], m = -INFINITY, l = 0, sum;
+    float p[CHUNK], o[256], m = -INFINITY, l = 0, own, sum;
     ops->prepare(q, 1, dim, query);
     memset(out, 0, dim * sizeof *out);
     for (uint32_t first = 0; first <= position; first += CHUNK) {
         uint32_t n = position - first + 1 < CHUNK ? position - first + 1 : CHUNK;
         size_t at = first / 16 * ops->block_bytes(dim);
         ops->scores(query, 1, dim, keys + at, (n + 15) / 16, keys, p);
-        float own = crumb_softmax__ref(p, n, scale, &sum), most = own > m ? own : m;
+        crumb_softmax__ref(p, 1, &n, scale, &own, &sum);
+        float most = own > m ? own : m;
         ops->values(p, 1, &n, dim, values + at, keys, o);
         float old = floats->exp(m - most), new = floats->exp(own - most);
         m = most;
