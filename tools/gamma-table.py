@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Prints gamma, the cycles per 256-bit vector of 8 outputs x 4 inputs, of the GEMV kernels' inner loops as they ship.
 
-usage: tools/gamma-table.py [--build FOLDER] [--mca PROGRAM] [--cpu MODEL,...] [--json]
+usage: tools/gamma-table.py [--attention] [--build FOLDER] [--mca COMMAND] [--cpu MODEL,...] [--json]
+
+COMMAND is llvm-mca-21 or -19 where it is installed; --mca "$(tests/support/deps.py prefix mca)/run llvm-mca-21" brings 21.
 
 For tiers and processors that the machine at hand is not: the loops are cut out of the object files and given to
 llvm-mca, whose models know ports and latencies but neither caches nor memory; the paper's gamma (Georganas et al.,
@@ -9,13 +11,17 @@ llvm-mca, whose models know ports and latencies but neither caches nor memory; t
 paper's own sequences are among the kernels: what llvm-mca says of them beside what the paper measured on P-cores
 (1.25 for 2 bits, 2.4 for 1 bit) calibrates the rest, so the last column scales each figure by that ratio of its width.
 There is no model of E-cores; for them the table counts instructions per vector, and the paper's 2.175 and 4.71 stand
-beside those of its sequences. Compared on this machine, real and modelled: `crumb kernels perf`.
+beside those of its sequences. --attention prints the loops over keys and over values instead: cycles per line of 64
+bytes of the cache, and the GB/s that one core could take at 4 GHz if memory were free, which stand beside those that it
+gets from memory. llvm-mca 21 has no model of Zen 5 (its znver5 is Zen 4, with half the width); cascadelake is the one
+with two 512-bit ports for products of both kinds. Compared on this machine, real and modelled: `crumb kernels perf`.
 """
 import argparse
 import glob
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,6 +33,10 @@ KERNELS = [("crumb", "gemv", "gemv_sums_{bits}_c1_s{streams}"), ("crumb", "gemv_
            ("paper", "georganas", "crumb_georganas_{bits}_i8__{tier}")]
 # Index kernels look up: four vpshufb for 16 rows x 16 k of 1 bit, or x 10 k of ternary weights.
 LOOK_UPS = {"u1": 8 / 4, "u2": 5 / 4}
+
+GHZ = 4
+ATTENTION = [("f16", "f16_scores", "vcvtph2ps", "vfmadd"), ("f16", "f16_values", "vcvtph2ps", "vfmadd"),
+             ("q8", "q8_scores", "vpmovsxbw", "vpmaddwd|vpdpwssd"), ("q8", "q8_values_group", "vpmovsxbw", "vpmaddwd|vpdpwssd")]
 
 
 def functions(path):
@@ -66,12 +76,12 @@ def modelled_cycles(mca, cpu, body):
     lines = [re.sub(r"<[^>]*>", "", line).replace("{vex} ", "") for line in body
              if not re.match(r"j[a-z]+ |prefetch", line)]
     text = ".intel_syntax noprefix\n" + "\n".join(lines) + "\n"
-    done = subprocess.run([mca, f"-mcpu={cpu}", "-iterations=200", "--instruction-info=0", "--resource-pressure=0"],
+    done = subprocess.run([*mca, f"-mcpu={cpu}", "-iterations=200", "--instruction-info=0", "--resource-pressure=0"],
                           input=text, capture_output=True, text=True)
     if "unsupported instruction" in done.stderr:
         return None  # a tier that this processor does not have
     if done.returncode:
-        sys.exit(f"{mca} -mcpu={cpu}: {done.stderr.strip().splitlines()[0]}")
+        sys.exit(f"{shlex.join(mca)} -mcpu={cpu}: {done.stderr.strip().splitlines()[0]}")
     cycles = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
     return int(cycles[1]) / 200
 
@@ -101,6 +111,41 @@ def rows(build, mca, cpus):
                     yield row
 
 
+def attention_loop(code, widen, dot, queries):
+    """(bytes of the cache an iteration, body): of the loops that fetch ahead for so many queries, the widest."""
+    found = (0, [])
+    for body in loops(code):
+        reads = len([line for line in body if re.match(widen, line)])
+        dots = len([line for line in body if re.match(f"(?:{{vex}} )?(?:{dot})", line)])
+        if reads and dots == reads * queries and any("prefetch" in line for line in body):
+            found = max(found, (reads * (32 if any("zmm" in line for line in body) else 16), body), key=lambda f: f[0])
+    return found
+
+
+def attention_rows(build, mca, cpus):
+    for tier in DOT:
+        for path in glob.glob(os.path.join(build, "**", "cpu", tier, "attention.c.o"), recursive=True):
+            found = functions(path)
+            for cache, name, widen, dot in ATTENTION:
+                for queries in (1, 2, 3, 4, 6):
+                    size, body = attention_loop(found.get(name, []), widen, dot, queries)
+                    if not size:
+                        continue
+                    lines, cycles = size / 64, {cpu: modelled_cycles(mca, cpu, body) for cpu in cpus}
+                    yield {"kernel": name, "tier": tier, "cache": cache, "queries": queries,
+                           "instructions": len(body) / lines,
+                           "cycles": {cpu: c / lines for cpu, c in cycles.items() if c is not None}}
+
+
+def print_attention(table, cpus):
+    print("| kernel | tier | queries | instructions | " + " | ".join(f"{c} cycles | GB/s" for c in cpus) + " |")
+    print("|---|---|---:|---:|" + "---:|---:|" * len(cpus))
+    for row in table:
+        rates = {cpu: 64 * GHZ / c for cpu, c in row["cycles"].items()}
+        figures = " | ".join(figure(row["cycles"], c) + " | " + figure(rates, c, 0) for c in cpus)
+        print(f"| {row['kernel']} | {row['tier']} | {row['queries']} | {row['instructions']:.1f} | {figures} |")
+
+
 def calibrate(table, cpus):
     """What the paper measured over what the model says of its sequence, per width and model; None where unknown."""
     factors = {}
@@ -111,25 +156,29 @@ def calibrate(table, cpus):
     return factors
 
 
-def figure(values, cpu):
-    return f"{values[cpu]:.2f}" if cpu in values else ""
+def figure(values, cpu, digits=2):
+    return f"{values[cpu]:.{digits}f}" if cpu in values else ""
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build")
     parser.add_argument("--mca", default=shutil.which("llvm-mca-21") or shutil.which("llvm-mca-19") or "llvm-mca")
-    parser.add_argument("--cpu", default="alderlake,sapphirerapids")
+    parser.add_argument("--cpu")
+    parser.add_argument("--attention", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    cpus = options.cpu.split(",")
-    if not shutil.which(options.mca):
+    cpus = (options.cpu or ("alderlake,znver3,cascadelake" if options.attention else "alderlake,sapphirerapids")).split(",")
+    mca = shlex.split(options.mca)
+    if not shutil.which(mca[0]):
         sys.exit(f"{options.mca}: not found; apt-get install llvm-19 has llvm-mca-19")
-    table = list(rows(options.build, options.mca, cpus))
+    table = list((attention_rows if options.attention else rows)(options.build, mca, cpus))
     if not table:
         sys.exit(f"{options.build}: no object files of the kernels; build there first")
-    factors = calibrate(table, cpus)
-    for row in table:
+    if options.attention and not options.json:
+        return print_attention(table, cpus)
+    factors = {} if options.attention else calibrate(table, cpus)
+    for row in [] if options.attention else table:
         row["calibrated"] = {cpu: gamma * factors[row["bits"], cpu] for cpu, gamma in row["gamma"].items()
                              if (row["bits"], cpu) in factors}
     if options.json:
