@@ -2,20 +2,6 @@
 
 #include <string.h>
 
-const crumb_kv_ops *crumb_kv_ops_select(crumb_kv_type type, crumb_isa isa) {
-    static const crumb_kv_ops *const f16[CRUMB_ISA_COUNT] = {
-        [CRUMB_ISA_SCALAR] = &crumb_kv_f16__ref,     [CRUMB_ISA_AVX2] = &crumb_kv_f16__avx2,
-        [CRUMB_ISA_AVXVNNI] = &crumb_kv_f16__avx2,   [CRUMB_ISA_AVXVNNIINT8] = &crumb_kv_f16__avx2,
-        [CRUMB_ISA_AVX512YMM] = &crumb_kv_f16__avx2, [CRUMB_ISA_AVX512VNNI] = &crumb_kv_f16__avx512vnni,
-    };
-    static const crumb_kv_ops *const q8[CRUMB_ISA_COUNT] = {
-        [CRUMB_ISA_SCALAR] = &crumb_kv_q8__ref,          [CRUMB_ISA_AVX2] = &crumb_kv_q8__avx2,
-        [CRUMB_ISA_AVXVNNI] = &crumb_kv_q8__avxvnni,     [CRUMB_ISA_AVXVNNIINT8] = &crumb_kv_q8__avxvnni,
-        [CRUMB_ISA_AVX512YMM] = &crumb_kv_q8__avx512ymm, [CRUMB_ISA_AVX512VNNI] = &crumb_kv_q8__avx512vnni,
-    };
-    return type == CRUMB_KV_Q8 ? q8[isa] : f16[isa];
-}
-
 size_t crumb_kv_f16_block_bytes(uint32_t head_dim) {
     return (size_t)CRUMB_KEY_BLOCK * head_dim * sizeof(uint16_t);
 }

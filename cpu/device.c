@@ -64,6 +64,13 @@ static void log_cores(const crumb_device *d) {
     if (d->log) d->log(d->log_user, CRUMB_LOG_DEBUG, line);
 }
 
+void crumb_cpu_device_set_tier(crumb_device *d, crumb_isa isa) {
+    d->isa = isa;
+    d->ops = crumb_float_ops_select(isa);
+    d->quantize = crumb_cpu_quantize_select(isa);
+    d->interleave = crumb_cpu_interleave_select(isa);
+}
+
 static crumb_status device_open(const crumb_device_params *params, crumb_device **out, crumb_error *err) {
     *out = NULL;
     crumb_isa isa;
@@ -78,11 +85,8 @@ static crumb_status device_open(const crumb_device_params *params, crumb_device 
     void *memory;
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "the CPU device", &memory, err));
     crumb_device *d = memory;
-    d->isa = isa;
+    crumb_cpu_device_set_tier(d, isa);
     d->way = way;
-    d->ops = crumb_float_ops_select(isa);
-    d->quantize = crumb_cpu_quantize_select(isa);
-    d->interleave = crumb_cpu_interleave_select(isa);
     d->tuning = params->tuning;
     d->log = params->log;
     d->log_user = params->log_user;

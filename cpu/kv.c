@@ -12,8 +12,6 @@
 static crumb_status kv_bytes(const crumb_kv_params *p, uint64_t block_bytes, uint64_t *head_bytes, uint64_t *out,
                              crumb_error *err) {
     uint64_t n_blocks = crumb_div_up(p->n_ctx, CRUMB_KEY_BLOCK), n;
-    if (p->type != CRUMB_KV_F16 && p->type != CRUMB_KV_Q8)
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a KV cache of type %d: there are f16 and q8", (int)p->type);
     if (!p->n_layers || !p->n_sequences || !p->n_ctx || !p->n_head_kv || !p->head_dim)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
                           "a KV cache of %u layers, %u sequences, %u positions, %u heads of %u", p->n_layers,
@@ -57,6 +55,8 @@ static crumb_status take_memory(crumb_kv_cache *kv, uint64_t n_bytes, crumb_erro
 crumb_status crumb_cpu_kv_create(crumb_device *d, const crumb_kv_params *params, crumb_kv_cache **out,
                                  uint64_t *n_bytes, crumb_error *err) {
     *out = NULL;
+    if (params->type != CRUMB_KV_F16 && params->type != CRUMB_KV_Q8)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a KV cache of type %d: there are f16 and q8", (int)params->type);
     const crumb_kv_ops *ops = crumb_kv_ops_select(params->type, d->isa);
     uint64_t block_bytes = ops->block_bytes(params->head_dim), head_bytes = 0, n = 0;
     CRUMB_TRY(kv_bytes(params, block_bytes, &head_bytes, &n, err));

@@ -35,6 +35,9 @@ struct crumb_device {
     char detail[96];
 };
 
+/* The kernels of a tier that runs here; device.c. Plans that have been recorded keep those of their linear ops. */
+void crumb_cpu_device_set_tier(crumb_device *d, crumb_isa isa);
+
 /* Keys and values: [layer][sequence][head][position / CRUMB_KEY_BLOCK] blocks, whose insides are the ops' affair. */
 struct crumb_kv_cache {
     crumb_kv_params params;
@@ -187,8 +190,9 @@ struct crumb_plan {
     uint32_t number; /* counts replays from 1 */
     bool stalled;    /* a WAIT was not answered: no further step runs */
 
-    crumb_plan_times *times; /* NULL: not measured */
-    uint64_t step_began_ns;  /* while measured: the step under way */
+    crumb_plan_times *times;     /* NULL: not measured */
+    const crumb_step_kind *only; /* measured: steps of this kind alone; NULL: all */
+    uint64_t step_began_ns;      /* while measured: the step under way */
     uint32_t step;
 };
 

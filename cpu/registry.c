@@ -83,10 +83,6 @@ uint32_t crumb_cpu_index_bits(crumb_isa isa) {
     return isa == CRUMB_ISA_AVX512VNNI ? 1u << 2 : crumb_isa_includes(isa, CRUMB_ISA_AVX2) ? 1u << 1 | 1u << 2 : 0;
 }
 
-crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa) {
-    return crumb_isa_includes(isa, CRUMB_ISA_AVX2) ? crumb_quantize__avx2 : crumb_quantize__ref;
-}
-
 crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa) {
     switch (isa) {
     case CRUMB_ISA_AVX2: return crumb_interleave__avx2;

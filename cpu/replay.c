@@ -20,7 +20,8 @@ static uint64_t *time_of(const crumb_plan *p, const crumb_step *s) {
 /* The step under way is over, and `next` begins. One thread at a time comes here, each after the one before. */
 static void take_time(crumb_plan *p, uint32_t next) {
     const uint64_t now = crumb_now_ns();
-    *time_of(p, &p->steps[p->step]) += now - p->step_began_ns;
+    const crumb_step *s = &p->steps[p->step];
+    if (!p->only || p->only == s->kind) *time_of(p, s) += now - p->step_began_ns;
     p->step_began_ns = now;
     p->step = next;
 }

@@ -2,13 +2,18 @@
 #ifndef CRUMB_CPU_SUITE_H
 #define CRUMB_CPU_SUITE_H
 
+#include "cpu/op_kernels.h"
 #include "cpu/trial.h"
 #include "host/kernel/suite.h"
 
 extern const crumb_kernel_suite crumb_kernel_suite_cpu;
 
-/* What its parts share (suite.c): a kernel's row. */
+/* What its parts share (suite.c): a kernel's row, which is a product's or, behind all of these, another op's: else
+ * NULL.
+ */
 const crumb_cpu_kernel *crumb_suite_row(size_t kernel);
+const crumb_cpu_op_kernel *crumb_suite_op_row(size_t kernel);
+crumb_isa crumb_suite_isa(size_t kernel);
 
 /* Its entries in suite_bench.c. */
 crumb_status crumb_suite_machine_create(const crumb_kernel_machine_params *params, crumb_kernel_machine **out,
@@ -26,5 +31,13 @@ crumb_status crumb_suite_bench_run(crumb_kernel_bench *bench, size_t kernel, con
 crumb_status crumb_suite_bench_run_near(crumb_kernel_bench *bench, size_t kernel, double *ns, double *share,
                                         crumb_error *err);
 uint64_t crumb_suite_bench_bytes(const crumb_kernel_bench *bench, size_t kernel);
+/* On the machine's threads; its tier is that of the kernel last recorded. */
+crumb_device *crumb_suite_device(crumb_kernel_machine *machine);
+
+/* In suite_plans.c. */
+crumb_status crumb_suite_plan_record(crumb_kernel_machine *machine, size_t kernel, const crumb_plan_desc *desc,
+                                     crumb_plan **out, size_t *n_launches, crumb_error *err);
+crumb_status crumb_suite_plan_time(crumb_kernel_machine *machine, size_t kernel, crumb_plan *plan,
+                                   const crumb_row *rows, uint32_t n_rows, double *ns, crumb_error *err);
 
 #endif

@@ -2,6 +2,7 @@
 #include "cpu/suite.h"
 
 #include "cpu/knobs.h"
+#include "cpu/plan.h"
 #include "cpu/pool.h"
 #include "cpu/probe.h"
 #include "cpu/walk.h"
@@ -17,7 +18,12 @@
 struct crumb_kernel_machine {
     crumb_probe *probe; /* its pool runs the kernels too, so that idle threads of another do not spin beside it */
     bool asked_for_memory;
+    crumb_device device; /* on the same pool */
 };
+
+crumb_device *crumb_suite_device(crumb_kernel_machine *m) {
+    return &m->device;
+}
 
 crumb_status crumb_suite_machine_create(const crumb_kernel_machine_params *params, crumb_kernel_machine **out,
                                         crumb_error *err) {
@@ -26,11 +32,14 @@ crumb_status crumb_suite_machine_create(const crumb_kernel_machine_params *param
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "a benchmark", &memory, err));
     crumb_kernel_machine *m = memory;
     crumb_status status = crumb_probe_create(params->n_threads, params->cpu_kind, &m->probe, err);
-    if (status == CRUMB_OK)
-        *out = m;
-    else
+    if (status != CRUMB_OK) {
         free(m);
-    return status;
+        return status;
+    }
+    m->device.pool = crumb_probe_pool(m->probe);
+    crumb_cpu_device_set_tier(&m->device, crumb_isa_best());
+    *out = m;
+    return CRUMB_OK;
 }
 
 void crumb_suite_machine_destroy(crumb_kernel_machine *m) {
@@ -43,7 +52,7 @@ int crumb_suite_machine_threads(const crumb_kernel_machine *m) {
 }
 
 void crumb_suite_machine_roofs(crumb_kernel_machine *m, size_t kernel, crumb_kernel_roofs *out) {
-    crumb_isa isa = crumb_suite_row(kernel)->isa;
+    const crumb_isa isa = crumb_suite_isa(kernel);
     if (!m->asked_for_memory) crumb_probe_add_memory(m->probe, NULL); /* without, its roof is 0: unknown */
     m->asked_for_memory = true;
     *out = (crumb_kernel_roofs){.read_gb_s = crumb_probe_read(m->probe),

@@ -44,6 +44,22 @@ class Kernels(CommandTest):
         self.assertRegex(text, r"(?s)^seed 7\n.*gemm_u1_i8__ref +ok .*\n1 kernels compared in \d+ values: 0 failed")
         self.fails(1, "kernels", "test", "--filter", "no such kernel", says="no kernel was tested")
 
+    def test_ops_that_are_no_low_bit_products(self):
+        """Each runs in a plan of one op; whose tier does not run here is skipped with the reason."""
+        for op, n in {"norm": 2, "rope": 2, "gated": 2, "quantize": 2, "attention": 8, "dense": 6}.items():
+            done = json.loads(self.succeeds("kernels", "test", "--json", "--op", op).stdout)
+            self.assertEqual((done["failed"], done["run"] + done["skipped"]), (0, n), op)
+            self.assertGreaterEqual(done["run"], n // 4, op)
+            self.assertEqual({row["op"] for row in self.listed("--op", op)}, {op})
+        for op in ("norm", "rope", "gated", "quantize", "attention", "dense"):  # shapes that are none of its forms'
+            self.succeeds("kernels", "test", "--op", op, "--shape", "7x33x2,1x1x1,16x100x9")
+        names = {row["name"] for row in self.listed("--op", "attention")}
+        self.assertIn("attention_q8__avx512ymm", names)
+        run = ["kernels", "perf", "--op", "attention", "--filter", "q8__ref", "--shape", "300x256x5", "--rounds", "1", "-t", "1"]
+        results = json.loads(self.succeeds(*run, "--json").stdout)["results"]
+        self.assertEqual([(row["kernel"], row["m"], row["n"]) for row in results], [("attention_q8__ref", 300, 5)])
+        self.assertGreater(results[0]["ns"], 0)
+
     def test_perf_prints_what_it_measures(self):
         run = ["kernels", "perf", "--bits", "1.58", "--shape", "256x512x1", "--rounds", "3", "-t", "1", "--filter", "u2_i8"]
         results = json.loads(self.succeeds(*run, "--cold", "--json").stdout)["results"]
@@ -78,7 +94,7 @@ class Kernels(CommandTest):
         self.fails(2, "kernels", "perf", "--bits", "7", says="--bits: '7'")
         for shape in ("12", "0x32x1", "16x32x", "16x32x1x1", "16x99999x1", "axb"):
             self.fails(2, "kernels", "perf", "--shape", shape, says="--shape")
-        self.fails(1, "kernels", "perf", "--shape", "16x100x1", "--group", "64", says="no kernel was timed")
+        self.fails(1, "kernels", "perf", "--bits", "2", "--shape", "16x100x1", "--group", "64", says="no kernel was timed")
 
 
 class Devices(CommandTest):

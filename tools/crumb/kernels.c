@@ -97,6 +97,7 @@ static crumb_status open_machine(const cli_options *o, int n_threads, kernels_ch
     if (c->target && (strcmp(c->target, "cpu") == 0 || (!colon && kernels_gpu_backend(o)))) c->target = NULL;
     if (kernels_gpu_backend(o)) return open_gpu(o, c, err);
     c->suite = &crumb_kernel_suite_cpu;
+    c->backend = &crumb_backend_cpu;
     const char *device = o->device ? o->device : "auto", *backend = o->backend ? o->backend : "auto";
     if (strcmp(device, "auto") != 0 || strcmp(backend, "auto") != 0) /* names that are wrong */
         CRUMB_TRY(crumb_engine_device_choose(device, backend, "cpu", &checked, err));
@@ -113,6 +114,12 @@ void kernels_device_name(const kernels_choice *c, char out[160]) {
     char device[96], target[32], source[20];
     c->suite->identify(c->machine, device, target, source);
     snprintf(out, 160, "%s", device);
+}
+
+void kernels_device_flags(const kernels_choice *c, char out[64]) {
+    const char *device = c->options->device ? c->options->device : "gpu0";
+    *out = 0;
+    if (kernels_gpu_backend(c->options)) snprintf(out, 64, " --backend %.8s --device %.32s", c->suite->backend, device);
 }
 
 crumb_status kernels_choose(const cli_options *options, int n_threads, const kernels_shape *standard_shapes,

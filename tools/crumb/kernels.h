@@ -28,6 +28,8 @@ crumb_status kernels_choose(const cli_options *options, int n_threads, const ker
                             size_t n_standard_shapes, const uint32_t *standard_groups, size_t n_standard_groups,
                             kernels_choice *out, crumb_error *err);
 void kernels_release(kernels_choice *choice);
+/* The options that name the same device again, with a space in front; empty for the CPU. */
+void kernels_device_flags(const kernels_choice *c, char out[64]);
 /* Whether the options name a GPU backend: "cl"; NULL: they mean the CPU. */
 const char *kernels_gpu_backend(const cli_options *options);
 /* For people: "gpu0: Intel(R) ... 26.05"; the processor's name. */

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOME_ROWS = 9, MANY_ROWS = 33, PERF_ROWS = 512, WARM_UP_ROUNDS = 2 };
+enum { SOME_ROWS = 9, MANY_ROWS = 33, PERF_ROWS = 512, PERF_CPU_ROWS = 64, WARM_UP_ROUNDS = 2 };
+static const double long_ns = 1e9; /* a round that takes so long is not repeated */
 
 /* A scene with the device that is looked at, and the CPU. */
 typedef struct pair {
@@ -159,11 +160,12 @@ static crumb_status open_cpu(const char *target, crumb_device **out, crumb_error
 static void describe(const pair *p, uint64_t seed, char failure[KERNELS_FAILURE_BYTES]) {
     char where[160];
     const kernels_choice *c = p->choice;
+    char device[64];
+    kernels_device_flags(c, device);
     snprintf(where, sizeof where, "%.150s", failure);
-    snprintf(failure, KERNELS_FAILURE_BYTES,
-             "%s; again: crumb kernels test --backend %.8s --device %.32s --filter %s --shape %ux%ux%u --seed %llu",
-             where, c->suite->backend, c->options->device ? c->options->device : "gpu0",
-             kernels_info(c, p->kernel).name, p->scene.m, p->scene.k, p->scene.n, (unsigned long long)seed);
+    snprintf(failure, KERNELS_FAILURE_BYTES, "%s; again: crumb kernels test%s --filter %s --shape %ux%ux%u --seed %llu",
+             where, device, kernels_info(c, p->kernel).name, p->scene.m ? p->scene.m : 1, p->scene.k, p->scene.n,
+             (unsigned long long)seed);
 }
 
 /* A device that fails (its compiler, its memory) fails the kernel. */
@@ -236,12 +238,14 @@ static void name_problem(const pair *p, char out[64]) {
         snprintf(out + used, 64 - (size_t)used, ", %u row%s", p->scene.n, p->scene.n == 1 ? "" : "s");
 }
 
-static crumb_status time_rounds(const pair *p, size_t rounds, double *ns, crumb_error *err) {
+/* *rounds: that are wanted, then those that ns has. */
+static crumb_status time_rounds(const pair *p, size_t *rounds, double *ns, crumb_error *err) {
     const kernels_choice *c = p->choice;
-    for (size_t i = 0; i < rounds + WARM_UP_ROUNDS && !cli_interrupted(NULL); i++) {
+    for (size_t i = 0; i < *rounds + WARM_UP_ROUNDS && !cli_interrupted(NULL); i++) {
         double *to = &ns[i < WARM_UP_ROUNDS ? 0 : i - WARM_UP_ROUNDS];
         CRUMB_TRY(kernels_stage_write(&p->device, err));
         CRUMB_TRY(c->suite->plan_time(c->machine, p->kernel, p->device.plan, p->scene.rows, p->scene.n, to, err));
+        if (i == 0 && *to > long_ns) return *rounds = 1, CRUMB_OK;
     }
     return CRUMB_OK;
 }
@@ -252,7 +256,7 @@ static crumb_status time_pair(const pair *p, size_t rounds, kernels_plans_time *
     void *ns;
     CRUMB_TRY(crumb_calloc(rounds, sizeof(double), "times", &ns, err));
     c->suite->machine_roofs(c->machine, p->kernel, &roofs);
-    crumb_status status = time_rounds(p, rounds, ns, err);
+    crumb_status status = time_rounds(p, &rounds, ns, err);
     *out = (kernels_plans_time){.info = kernels_info(c, p->kernel), .m = p->scene.m, .k = p->scene.k, .n = p->scene.n};
     name_problem(p, out->problem);
     out->ns = cli_median(ns, rounds);
@@ -269,10 +273,11 @@ static size_t perf_shapes(const kernels_choice *c, const kernels_form *f, const 
                           kernels_shape out[CLI_LIST_MAX]) {
     size_t n = 0;
     if (c->options->kernel_shapes.n) return shapes_of(c, f, info, 0, out);
-    const bool few = is_for_few(info), attends = info->kind == CRUMB_OP_ATTENTION;
+    const bool few = is_for_few(info), attends = info->kind == CRUMB_OP_ATTENTION, any = info->max_n == UINT32_MAX;
     const uint32_t first = few && !attends ? info->max_n : 1; /* plans divide a row's keys, or do not: for many rows */
-    if (few || !attends) out[n++] = (kernels_shape){f->perf_m, f->perf_k, first};
-    if (!few && info->kind != CRUMB_OP_TOP) out[n++] = (kernels_shape){f->perf_m, f->perf_k, PERF_ROWS};
+    const uint32_t many = any ? PERF_CPU_ROWS : PERF_ROWS;
+    if (few || !attends || any) out[n++] = (kernels_shape){f->perf_m, f->perf_k, first};
+    if (!few && info->kind != CRUMB_OP_TOP) out[n++] = (kernels_shape){f->perf_m, f->perf_k, many};
     return n;
 }
 

@@ -168,9 +168,11 @@ static crumb_status add_norm(kernels_scene *s, crumb_value x, uint32_t head_dim,
 }
 
 static crumb_status add_norm_alone(kernels_scene *s, crumb_error *err) {
+    const uint32_t head = s->form->head_dim;
     crumb_value x, out;
+    if (head) s->k = s->k < head ? head : s->k / head * head; /* whole heads */
     CRUMB_TRY(add_input(s, s->k, 3, &x, err));
-    CRUMB_TRY(add_norm(s, x, s->form->head_dim, &out, err));
+    CRUMB_TRY(add_norm(s, x, head, &out, err));
     add_result(s, out);
     return CRUMB_OK;
 }

@@ -25,10 +25,8 @@ typedef struct test_state {
 static void describe_failure(const kernels_choice *c, const crumb_kernel_info *info, const crumb_kernel_problem *p,
                              uint64_t seed, const char *where, char out[FAILURE_BYTES]) {
     static const char *const acts[] = {[CRUMB_ACT_F32] = "float", [CRUMB_ACT_ROW] = "row", [CRUMB_ACT_GROUP] = "group"};
-    const char *device = c->options->device ? c->options->device : "gpu0";
-    char gpu[64] = "";
-    if (kernels_gpu_backend(c->options))
-        snprintf(gpu, sizeof gpu, " --backend %.8s --device %.32s", c->suite->backend, device);
+    char gpu[64];
+    kernels_device_flags(c, gpu);
     snprintf(out, FAILURE_BYTES,
              "%.300s; again: crumb kernels test%s --filter %s --bits %s --group %u --shape %ux%ux%u --activation %s "
              "--seed %llu",

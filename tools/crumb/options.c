@@ -195,7 +195,7 @@ const cli_option cli_option_table[] = {
      AT(kernel_op), .commands = CLI_KERNELS,
      .help =
          "only kernels of this op: gemv: low-bit linear layers for a few rows of activations, gemm: for many; float: "
-         "without quantizing; the others are a GPU's"},
+         "without quantizing; those and split, embed, select, top, place and gather are a GPU's"},
     {"--op", CLI_CHOICE, "gemv|gemm", AT(kernel_op), .commands = CLI_TUNE,
      .help = "only kernels for a few rows of activations, or only those for many"},
     {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_KERNELS | CLI_TUNE,
