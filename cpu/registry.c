@@ -39,7 +39,6 @@ bool crumb_cpu_kernel_takes(const crumb_cpu_kernel *kernel, const crumb_matrix *
     if (w->k > CRUMB_LINEAR_MAX_K) return false;
     const bool plain = w->group % CRUMB_TILE_K == 0 && !w->super_group;
     if (kernel->rank < 0 && !plain) return false; /* the papers' */
-    if (w->group % CRUMB_TILE_K && w->bits == 8 && kernel->isa != CRUMB_ISA_SCALAR) return false;
     if (kernel->layout && kernel->layout->takes && !kernel->layout->takes(w)) return false;
     if (!w->codebook || !kernel->codebook_range) return !w->codebook == !kernel->codebook_range;
     return codebook_range(w) <= kernel->codebook_range;

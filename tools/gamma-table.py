@@ -10,11 +10,15 @@ llvm-mca, whose models know ports and latencies but neither caches nor memory; t
 "Pushing the Envelope of LLM Inference on AI-PC and Intel GPUs", 2025, section III-F) leaves loads out likewise. The
 paper's own sequences are among the kernels: what llvm-mca says of them beside what the paper measured on P-cores
 (1.25 for 2 bits, 2.4 for 1 bit) calibrates the rest, so the last column scales each figure by that ratio of its width.
-There is no model of E-cores; for them the table counts instructions per vector, and the paper's 2.175 and 4.71 stand
-beside those of its sequences. --attention prints the loops over keys and over values instead: cycles per line of 64
-bytes of the cache, and the GB/s that one core could take at 4 GHz if memory were free, which stand beside those that it
-gets from memory. llvm-mca 21 has no model of Zen 5 (its znver5 is Zen 4, with half the width); cascadelake is the one
-with two 512-bit ports for products of both kinds. Compared on this machine, real and modelled: `crumb kernels perf`.
+LLVM has no model of E-cores: for them the table counts uops per vector, two for an instruction on 256-bit registers,
+whose halves an E-core computes one by one, and one for any other, with a load or without; and it scales them likewise,
+by the 2.175 and 4.71 that the paper measured there. From 21 on LLVM has Lunar Lake's P-core (19 takes Alder Lake's for
+it), but gives each product of bytes, words or floats two cycles, four times those of the cores before it, which nobody
+has measured: the scaled column leans on that less. --attention prints the loops over keys and over values instead:
+cycles per line of 64 bytes of the cache, and the GB/s that one core could take at 4 GHz if memory were free, which
+stand beside those that it gets from memory. llvm-mca 21 has no model of Zen 5 (its znver5 is Zen 4, with half the
+width); cascadelake is the one with two 512-bit ports for products of both kinds. Compared on this machine, real and
+modelled: `crumb kernels perf`.
 """
 import argparse
 import glob
@@ -35,6 +39,7 @@ KERNELS = [("crumb", "gemv", "gemv_sums_{bits}_c1_s{streams}"), ("crumb", "gemv_
 LOOK_UPS = {"u1": 8 / 4, "u2": 5 / 4}
 
 GHZ = 4
+LUNAR_LAKE = "lunarlake"
 ATTENTION = [("f16", "f16_scores", "vcvtph2ps", "vfmadd"), ("f16", "f16_values", "vcvtph2ps", "vfmadd"),
              ("q8", "q8_scores", "vpmovsxbw", "vpmaddwd|vpdpwssd"), ("q8", "q8_values_group", "vpmovsxbw", "vpmaddwd|vpdpwssd")]
 
@@ -86,6 +91,18 @@ def modelled_cycles(mca, cpu, body):
     return int(cycles[1]) / 200
 
 
+def knows(mca, cpu):
+    done = subprocess.run([*mca, f"-mcpu={cpu}"], input="nop\n", capture_output=True, text=True)
+    return done.returncode == 0 and "not a recognized" not in done.stderr
+
+
+def e_core_uops(body):
+    """None for what E-cores lack: 512-bit registers, masks, and registers from 16 on."""
+    if any(re.search(r"zmm|[xy]mm(1[6-9]|2\d|3[01])|\bk[0-7]\b", line) for line in body):
+        return None
+    return sum(2 if "ymm" in line else 1 for line in body)
+
+
 def vectors_of(body, dots):
     """256-bit vectors of weights that the loop serves: zmm counts twice."""
     return dots * (2 if any("zmm" in line for line in body) else 1)
@@ -104,8 +121,9 @@ def rows(build, mca, cpus):
                     if not dots:
                         continue
                     vectors = dots * LOOK_UPS[bits] if index else vectors_of(body, dots)
+                    uops = e_core_uops(body) if not tier.startswith("avx512") else None
                     row = {"kernel": name, "by": who, "tier": tier, "bits": bits, "vectors": vectors,
-                           "instructions": len([line for line in body if not re.match(r"j|prefetch|cmp|add r|sub r", line)]) / vectors}
+                           "e_core_uops": uops and uops / vectors}
                     cycles = {cpu: modelled_cycles(mca, cpu, body) for cpu in cpus}
                     row["gamma"] = {cpu: c / vectors for cpu, c in cycles.items() if c is not None}
                     yield row
@@ -146,18 +164,34 @@ def print_attention(table, cpus):
         print(f"| {row['kernel']} | {row['tier']} | {row['queries']} | {row['instructions']:.1f} | {figures} |")
 
 
-def calibrate(table, cpus):
-    """What the paper measured over what the model says of its sequence, per width and model; None where unknown."""
+def calibrate(table):
+    """Adds what each row says, scaled by what the paper measured over what is said of its sequence of that width."""
     factors = {}
     for row in table:
         if row["by"] == "paper" and row["tier"] == "avxvnni" and row["bits"] in PAPER:
-            for cpu, gamma in row["gamma"].items():
-                factors[row["bits"], cpu] = PAPER[row["bits"]][0] / gamma
-    return factors
+            p_core, e_core = PAPER[row["bits"]]
+            factors |= {(row["bits"], cpu): p_core / gamma for cpu, gamma in row["gamma"].items()}
+            factors[row["bits"], "e_core"] = e_core / row["e_core_uops"]
+    for row in table:
+        said = row["gamma"] | ({"e_core": row["e_core_uops"]} if row["e_core_uops"] else {})
+        row["calibrated"] = {core: value * factors[row["bits"], core] for core, value in said.items()
+                             if (row["bits"], core) in factors}
 
 
 def figure(values, cpu, digits=2):
     return f"{values[cpu]:.{digits}f}" if cpu in values else ""
+
+
+def print_table(table, cpus):
+    print("| kernel | tier | vectors | " + " | ".join(f"gamma {c} | scaled" for c in cpus) +
+          " | E-core uops | scaled | paper P | paper E |")
+    print("|---|---|---:|" + "---:|---:|" * len(cpus) + "---:|---:|---:|---:|")
+    for row in table:
+        said = row["gamma"] | ({"e_core": row["e_core_uops"]} if row["e_core_uops"] else {})
+        figures = " | ".join(figure(said, c) + " | " + figure(row["calibrated"], c) for c in [*cpus, "e_core"])
+        paper = PAPER.get(row["bits"]) if row["by"] == "paper" and row["tier"] == "avxvnni" else None
+        print(f"| {row['kernel']} | {row['tier']} | {row['vectors']:g} | {figures} | " +
+              (f"{paper[0]} | {paper[1]} |" if paper else " | |"))
 
 
 def main():
@@ -168,29 +202,21 @@ def main():
     parser.add_argument("--attention", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    cpus = (options.cpu or ("alderlake,znver3,cascadelake" if options.attention else "alderlake,sapphirerapids")).split(",")
     mca = shlex.split(options.mca)
     if not shutil.which(mca[0]):
         sys.exit(f"{options.mca}: not found; apt-get install llvm-19 has llvm-mca-19")
+    usual = ["alderlake", "znver3", "cascadelake"] if options.attention else ["alderlake", "sapphirerapids"]
+    if not options.attention and knows(mca, LUNAR_LAKE):
+        usual.append(LUNAR_LAKE)
+    cpus = options.cpu.split(",") if options.cpu else usual
     table = list((attention_rows if options.attention else rows)(options.build, mca, cpus))
     if not table:
         sys.exit(f"{options.build}: no object files of the kernels; build there first")
-    if options.attention and not options.json:
-        return print_attention(table, cpus)
-    factors = {} if options.attention else calibrate(table, cpus)
-    for row in [] if options.attention else table:
-        row["calibrated"] = {cpu: gamma * factors[row["bits"], cpu] for cpu, gamma in row["gamma"].items()
-                             if (row["bits"], cpu) in factors}
+    if not options.attention:
+        calibrate(table)
     if options.json:
-        return print(json.dumps({"schema_version": 1, "mca": options.mca, "rows": table}, indent=1))
-    print("| kernel | tier | vectors | instructions | " + " | ".join(f"gamma {c} | calibrated" for c in cpus) +
-          " | paper P | paper E |")
-    print("|---|---|---:|---:|" + "---:|---:|" * len(cpus) + "---:|---:|")
-    for row in table:
-        figures = " | ".join(figure(row["gamma"], c) + " | " + figure(row["calibrated"], c) for c in cpus)
-        paper = PAPER.get(row["bits"]) if row["by"] == "paper" and row["tier"] == "avxvnni" else None
-        print(f"| {row['kernel']} | {row['tier']} | {row['vectors']:g} | {row['instructions']:.2f} | {figures} | " +
-              (f"{paper[0]} | {paper[1]} |" if paper else " | |"))
+        return print(json.dumps({"schema_version": 2, "mca": options.mca, "rows": table}, indent=1))
+    (print_attention if options.attention else print_table)(table, cpus)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
  * A step takes 32 bytes of codes, four per row, and the four activations that meet them: each int16 lane gains two
  * products, at most 2 * code * 128 in magnitude. So an accumulator holds 128 / code steps (-32768 in all): 128 of 1-bit
  * codes, 64 of ternary ones, 42 of 2-bit codes and 8 of 4-bit codes; a 32-block is 8 steps. 8-bit codes are two 4-bit
- * codes with accumulators of their own. A codebook's entries are operands of 5 bits, 0..31, and 4 steps of them fit:
- * wider codebooks are not for these kernels. Of split codes (split.h) 18 steps fit with 3 bits, 4 with 5, 2 with 6.
- * vpmaddwd then widens to int32, and multiplies by the type's `mul` in
- * passing.
+ * codes with accumulators of their own (but for groups of 16 in a GEMV, where a lane gains one product a step, and is
+ * widened). A codebook's entries are operands of 5 bits, 0..31, and 4 steps of them fit: wider codebooks are not for
+ * these kernels. Of split codes (split.h) 18 steps fit with 3 bits, 4 with 5, 2 with 6. vpmaddwd then widens to int32,
+ * and multiplies by the type's `mul` in passing.
  */
 #ifndef CRUMB_CPU_LOWBIT_DOT16_H
 #define CRUMB_CPU_LOWBIT_DOT16_H
@@ -60,7 +60,8 @@ SIMD_INLINE vint dot_sum(const vint *acc, int bits, int mul) {
     return sum;
 }
 
-/* ---- split codes, in a GEMV: a 32-block is widened at once, or in parts of this many steps ---- */
+/* ---- split codes, in a GEMV: a 32-block is widened at once, or in parts of this many steps. Bytes of groups of 16 are
+ * widened at every step, which has one product for a lane ---- */
 
 SIMD_INLINE int split_unit_steps(int bits) {
     return bits == 5 ? 4 : bits == 6 ? 2 : 8;
@@ -133,17 +134,15 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
     GEMM_KIND(k8, 8)                                                                                                   \
     GEMM_HALF_LOOP(k4, 4)                                                                                              \
     GEMM_HALF_LOOP(k6, 6)                                                                                              \
+    GEMM_HALF_LOOP(k8, 8)                                                                                              \
     GEMM_LOOP(k4_block_min, 4, gemm_wide(4, GEMM_BLOCKS), false, true, GEMM_BLOCKS)                                    \
     SIMD_INLINE const gemm_loops *gemm_loops_of(int bits, bool codebook) {                                             \
-        static const gemm_loops c4 = {gemm_k5_any, gemm_k5_block_zero, gemm_k5_block_both, gemm_k5_block_both,         \
-                                      gemm_k4_half},                                                                   \
-                                k4 = {gemm_k4_any, gemm_k4_block_zero, gemm_k4_block_min, gemm_k4_block_both,          \
-                                      gemm_k4_half},                                                                   \
-                                k5 = {gemm_k5_any, gemm_k5_block_zero, gemm_k5_block_both, gemm_k5_block_both,         \
-                                      gemm_k4_half},                                                                   \
-                                k6 = {gemm_k6_any, gemm_k6_block_zero, gemm_k6_block_both, gemm_k6_block_both,         \
-                                      gemm_k6_half},                                                                   \
-                                k8 = {gemm_k8_any, gemm_k8_block_zero, gemm_k8_block_both, gemm_k8_block_both, NULL};  \
+        static const gemm_loops                                                                                        \
+            c4 = {gemm_k5_any, gemm_k5_block_zero, gemm_k5_block_both, gemm_k5_block_both, gemm_k4_half},              \
+            k4 = {gemm_k4_any, gemm_k4_block_zero, gemm_k4_block_min, gemm_k4_block_both, gemm_k4_half},               \
+            k5 = {gemm_k5_any, gemm_k5_block_zero, gemm_k5_block_both, gemm_k5_block_both, gemm_k4_half},              \
+            k6 = {gemm_k6_any, gemm_k6_block_zero, gemm_k6_block_both, gemm_k6_block_both, gemm_k6_half},              \
+            k8 = {gemm_k8_any, gemm_k8_block_zero, gemm_k8_block_both, gemm_k8_block_both, gemm_k8_half};              \
         return codebook ? &c4 : bits <= 4 ? &k4 : bits == 5 ? &k5 : bits == 6 ? &k6 : &k8;                             \
     }
 

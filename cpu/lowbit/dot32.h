@@ -59,7 +59,7 @@ SIMD_INLINE vint dot_sum(const vint *acc, int bits, int mul) {
     return mul == 1 ? sum : v_mul(sum, v_broadcast(mul));
 }
 
-/* ---- split codes, in a GEMV: a part is a whole 32-block, and goes on where the last one ended ---- */
+/* ---- split codes and bytes of groups of 16, in a GEMV: a part goes on where the last one ended ---- */
 
 SIMD_INLINE int split_unit_steps(int bits) {
     (void)bits;

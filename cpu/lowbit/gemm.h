@@ -130,7 +130,7 @@ SIMD_INLINE void gemm_rows(gemm_block b, const int kind, const int wide, const b
     const crumb_linear_args *a = b.a;
     for (b.n0 = 0; b.n0 < a->n; b.n0 += b.n_columns) {
         b.n_columns = a->n - b.n0 < b.stride ? a->n - b.n0 : (uint32_t)b.stride;
-        gemm_take_columns(&b, wide);
+        gemm_take_columns(&b, wide, groups);
         if (DOT_SUM_LIMIT > 0 && groups == GEMM_ANY) gemm_find_spans(&b, kind, (uint32_t)wide);
         gemm_prepare(&b);
         for (uint32_t tile = a->tile0; tile < a->tile1; tile += GEMM_TILES)
@@ -141,7 +141,7 @@ SIMD_INLINE void gemm_rows(gemm_block b, const int kind, const int wide, const b
 /* The loops of a kind: for groups of any size, for groups of 32 by what their weights have, for groups of 16. */
 typedef void gemm_rows_fn(const gemm_block *b);
 typedef struct gemm_loops {
-    gemm_rows_fn *any, *block_zero, *block_min, *block_both, *half; /* NULL: none */
+    gemm_rows_fn *any, *block_zero, *block_min, *block_both, *half;
 } gemm_loops;
 
 #define GEMM_LOOP(name, kind, wide, has_zero, has_min, groups)                                                         \
@@ -171,17 +171,14 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     gemm_block b = {.a = a, .s = shape_of(a, bits), .unpack = unpack, .stride = most};
     if (width != bits) b.table = codebook_table(a->w->codebook);
     b.most_code = gemm_most_code(a->w, width);
+    const gemm_groups groups = gemm_groups_of(a->x.group);
+    if (gemm_has_byte_halves(bits, groups)) b.unpack = panel_u8_halves;
     if (a->packed) b.s.tile_bytes = (size_t)crumb_index_lines(a->w) * CRUMB_INDEX_LINE_BYTES;
     gemm_carve(&b);
     memset(b.accs, 0, (size_t)most * GEMM_ROWS * sizeof *b.accs);
-    switch (gemm_groups_of(a->x.group)) {
+    switch (groups) {
     case GEMM_ANY: loops->any(&b); break;
-    case GEMM_HALVES:
-        if (loops->half)
-            loops->half(&b);
-        else
-            crumb_linear_i8__ref(a); /* a byte has no halves; the registry does not ask for them */
-        break;
+    case GEMM_HALVES: loops->half(&b); break;
     case GEMM_BLOCKS:
         (!a->w->mins ? loops->block_zero : zero_point(a->w) ? loops->block_both : loops->block_min)(&b);
         break;
@@ -212,7 +209,9 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
 #define GEMM_INTERLEAVE_INSTANCE                                                                                       \
     void SIMD_NAME(crumb_interleave)(const crumb_q8 *x, unsigned bits, uint32_t n0, uint32_t n1) {                     \
         const size_t at = (size_t)n0 * x->k_padded;                                                                    \
-        const int wide = gemm_wide((int)bits, gemm_groups_of(x->group));                                               \
-        gemm_interleave(x->q + at, x->k_padded, n1 - n0, (uint32_t)wide, x->interleaved + at,                          \
-                        x->reach + at / CRUMB_TILE_K * CRUMB_Q8_REACH);                                                \
+        const gemm_groups groups = gemm_groups_of(x->group);                                                           \
+        const uint32_t wide = (uint32_t)gemm_wide((int)bits, groups);                                                  \
+        uint16_t *reach = x->reach + at / CRUMB_TILE_K * CRUMB_Q8_REACH;                                               \
+        gemm_interleave(x->q + at, x->k_padded, n1 - n0, wide, gemm_has_byte_halves((int)bits, groups),                \
+                        x->interleaved + at, reach);                                                                   \
     }

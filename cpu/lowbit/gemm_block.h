@@ -53,6 +53,11 @@ SIMD_INLINE gemm_groups gemm_groups_of(uint32_t group) {
     return group < CRUMB_TILE_K ? GEMM_HALVES : group == CRUMB_TILE_K ? GEMM_BLOCKS : GEMM_ANY;
 }
 
+/* Whether steps must be made of bytes of one half each: of smaller codes planes are. */
+SIMD_INLINE bool gemm_has_byte_halves(int bits, gemm_groups groups) {
+    return bits == 8 && groups == GEMM_HALVES;
+}
+
 /* Columns of a register block, of as many as there are registers for. Where accumulators rarely hold a 32-block, sums
  * take registers as well. */
 SIMD_INLINE int gemm_wide(int bits, gemm_groups groups) {

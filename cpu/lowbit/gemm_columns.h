@@ -5,14 +5,19 @@
 
 #include "cpu/lowbit/gemm_block.h"
 
-SIMD_INLINE __m128i load_steps(const int8_t *p) {
-    return _mm_loadu_si128((const __m128i *)(const void *)p);
+/* Four steps of a column. Of bytes whose halves alternate each two become a step of either half, as in a panel
+ * (panel_u8_halves). */
+SIMD_INLINE __m128i load_steps(const int8_t *p, const bool byte_halves) {
+    const __m128i parted = _mm_setr_epi8(0, 4, 2, 6, 1, 5, 3, 7, 8, 12, 10, 14, 9, 13, 11, 15);
+    const __m128i steps = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return byte_halves ? _mm_shuffle_epi8(steps, parted) : steps;
 }
 
 /* Four steps of four, two or one column, k_padded apart; a step's columns lie together, steps to_stride apart. */
-SIMD_INLINE void interleave4(const int8_t *from, size_t k_padded, int8_t *to, size_t to_stride) {
-    __m128i a = load_steps(from), b = load_steps(from + k_padded);
-    __m128i c = load_steps(from + 2 * k_padded), d = load_steps(from + 3 * k_padded);
+SIMD_INLINE void interleave4(const int8_t *from, size_t k_padded, const bool byte_halves, int8_t *to,
+                             size_t to_stride) {
+    __m128i a = load_steps(from, byte_halves), b = load_steps(from + k_padded, byte_halves);
+    __m128i c = load_steps(from + 2 * k_padded, byte_halves), d = load_steps(from + 3 * k_padded, byte_halves);
     __m128i ab_low = _mm_unpacklo_epi32(a, b), cd_low = _mm_unpacklo_epi32(c, d);
     __m128i ab_high = _mm_unpackhi_epi32(a, b), cd_high = _mm_unpackhi_epi32(c, d);
     _mm_storeu_si128((__m128i *)(void *)to, _mm_unpacklo_epi64(ab_low, cd_low));
@@ -20,19 +25,25 @@ SIMD_INLINE void interleave4(const int8_t *from, size_t k_padded, int8_t *to, si
     _mm_storeu_si128((__m128i *)(void *)(to + 2 * to_stride), _mm_unpacklo_epi64(ab_high, cd_high));
     _mm_storeu_si128((__m128i *)(void *)(to + 3 * to_stride), _mm_unpackhi_epi64(ab_high, cd_high));
 }
-SIMD_INLINE void interleave2(const int8_t *from, size_t k_padded, int8_t *to, size_t to_stride) {
-    __m128i a = load_steps(from), b = load_steps(from + k_padded);
+SIMD_INLINE void interleave2(const int8_t *from, size_t k_padded, const bool byte_halves, int8_t *to,
+                             size_t to_stride) {
+    __m128i a = load_steps(from, byte_halves), b = load_steps(from + k_padded, byte_halves);
     __m128i pairs[2] = {_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b)};
     for (size_t i = 0; i < 4; i++) memcpy(to + i * to_stride, (const char *)pairs + 8 * i, 8);
 }
-SIMD_INLINE void interleave1(const int8_t *from, int8_t *to, size_t to_stride) {
+SIMD_INLINE void interleave1(const int8_t *from, const bool byte_halves, int8_t *to, size_t to_stride) {
+    int8_t parted[16];
+    if (byte_halves) {
+        _mm_storeu_si128((__m128i *)(void *)parted, load_steps(from, true));
+        from = parted;
+    }
     for (size_t i = 0; i < 4; i++) memcpy(to + i * to_stride, from + 4 * i, 4);
 }
 
 /* n_columns columns in the order that register blocks read them, which is one stream, and their reach. Read in place,
  * columns a power of two apart would compete for the same sets of the caches (a quarter of the speed on Zen 3). */
-SIMD_INLINE void gemm_interleave(const int8_t *columns, size_t k_padded, uint32_t n_columns, uint32_t wide, int8_t *out,
-                                 uint16_t *reach) {
+SIMD_INLINE void interleave_columns(const int8_t *columns, size_t k_padded, uint32_t n_columns, uint32_t wide,
+                                    const bool byte_halves, int8_t *out, uint16_t *reach) {
     for (uint32_t c = 0, n; c < n_columns; c += n) {
         n = gemm_next_columns(n_columns - c, wide);
         dot_reach(columns + c * k_padded, k_padded, n, reach + c * (k_padded / CRUMB_TILE_K) * CRUMB_Q8_REACH);
@@ -40,11 +51,20 @@ SIMD_INLINE void gemm_interleave(const int8_t *columns, size_t k_padded, uint32_
             const int8_t *from = columns + c * k_padded + k;
             int8_t *to = out + c * k_padded + k * n;
             uint32_t i = 0;
-            for (; i + 4 <= n; i += 4) interleave4(from + i * k_padded, k_padded, to + (size_t)i * 4, (size_t)n * 4);
-            if (n & 2) interleave2(from + i * k_padded, k_padded, to + (size_t)i * 4, (size_t)n * 4);
-            if (n & 1) interleave1(from + (n - 1) * k_padded, to + ((size_t)n - 1) * 4, (size_t)n * 4);
+            for (; i + 4 <= n; i += 4)
+                interleave4(from + i * k_padded, k_padded, byte_halves, to + (size_t)i * 4, (size_t)n * 4);
+            if (n & 2) interleave2(from + i * k_padded, k_padded, byte_halves, to + (size_t)i * 4, (size_t)n * 4);
+            if (n & 1) interleave1(from + (n - 1) * k_padded, byte_halves, to + ((size_t)n - 1) * 4, (size_t)n * 4);
         }
     }
+}
+
+SIMD_INLINE void gemm_interleave(const int8_t *columns, size_t k_padded, uint32_t n_columns, uint32_t wide,
+                                 bool byte_halves, int8_t *out, uint16_t *reach) {
+    if (byte_halves)
+        interleave_columns(columns, k_padded, n_columns, wide, true, out, reach);
+    else
+        interleave_columns(columns, k_padded, n_columns, wide, false, out, reach);
 }
 
 /* What folds need of column c and group g. */
@@ -92,7 +112,8 @@ SIMD_INLINE void gemm_prepare(const gemm_block *b) {
 }
 
 /* Interleaved by the caller for all tile-rows, or here for these. */
-SIMD_INLINE void gemm_take_columns(gemm_block *b, int wide) {
+SIMD_INLINE void gemm_take_columns(gemm_block *b, int wide, const gemm_groups groups) {
+    const bool byte_halves = groups == GEMM_HALVES && b->unpack == panel_u8_halves;
     const crumb_q8 *x = &b->a->x;
     const size_t at = (size_t)b->n0 * x->k_padded;
     if (x->interleaved) {
@@ -100,7 +121,7 @@ SIMD_INLINE void gemm_take_columns(gemm_block *b, int wide) {
         b->reach = x->reach + at / CRUMB_TILE_K * CRUMB_Q8_REACH;
         return;
     }
-    gemm_interleave(x->q + at, x->k_padded, b->n_columns, (uint32_t)wide, b->local_q, b->local_reach);
+    gemm_interleave(x->q + at, x->k_padded, b->n_columns, (uint32_t)wide, byte_halves, b->local_q, b->local_reach);
     b->q = b->local_q;
     b->reach = b->local_reach;
 }

@@ -57,6 +57,13 @@ SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_
     }
 }
 
+/* Accumulators of 16 bits join the sums. */
+SIMD_INLINE void gemm_add_sums(const gemm_block *b, const vint *acc, const int kind, const int columns, vint *sums) {
+    const int parts = gemm_parts(kind);
+    UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] =
+        v_add(sums[i], gemm_sum(&acc[i / GEMM_VECTORS * GEMM_VECTORS * parts + i % GEMM_VECTORS], kind, b->a->w->mul));
+}
+
 /* One span of `columns` columns joins their sums: n_steps of the panel from step0 on. */
 SIMD_INLINE void gemm_sums(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t n_steps, const int kind,
                            const int columns, vint *sums) {
@@ -69,8 +76,7 @@ SIMD_INLINE void gemm_sums(const gemm_block *b, const int8_t *q, uint32_t step0,
     vint acc[GEMM_REGISTER_COLUMNS * GEMM_VECTORS * 2];
     UNROLL for (int i = 0; i < columns * GEMM_VECTORS * parts; i++) acc[i] = v_zero();
     gemm_span(b, q, step0, n_steps, columns, parts, unit, acc);
-    UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] =
-        v_add(sums[i], gemm_sum(&acc[i / GEMM_VECTORS * GEMM_VECTORS * parts + i % GEMM_VECTORS], kind, b->a->w->mul));
+    gemm_add_sums(b, acc, kind, columns, sums);
 }
 
 /* The same where accumulators hold less than a 32-block, for any number of steps: two steps of a column at a time are
@@ -112,13 +118,15 @@ SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_
 /* Steps of a group of 16, every other one of a 32-block, join the accumulators: those from `part` to part + hold - 1.
  */
 SIMD_INLINE void gemm_half_span(const gemm_block *b, const int8_t *q, uint32_t g, uint32_t part, const uint32_t hold,
-                                const int columns, vint *acc) {
+                                const int columns, const int parts, vint *acc) {
+    const int n_vectors = GEMM_VECTORS * parts;
     UNROLL for (uint32_t i = part; i < part + hold; i++) {
         const size_t step = g / 2 * BLOCK_STEPS + 2 * i + g % 2;
-        vint weights[GEMM_VECTORS];
-        UNROLL for (int v = 0; v < GEMM_VECTORS; v++) weights[v] = gemm_weights(b->panel + step * LINE_BYTES, v, 1);
+        const uint8_t *panel = b->panel + step * (size_t)parts * LINE_BYTES;
+        vint weights[GEMM_VECTORS * 2];
+        UNROLL for (int v = 0; v < n_vectors; v++) weights[v] = gemm_weights(panel, v, parts);
         UNROLL for (int c = 0; c < columns; c++) dot_steps(
-            &acc[c * GEMM_VECTORS], weights, v_broadcast4(q + (step * (size_t)columns + (size_t)c) * 4), GEMM_VECTORS);
+            &acc[c * n_vectors], weights, v_broadcast4(q + (step * (size_t)columns + (size_t)c) * 4), n_vectors);
     }
 }
 
@@ -126,19 +134,19 @@ SIMD_INLINE void gemm_half_span(const gemm_block *b, const int8_t *q, uint32_t g
 SIMD_INLINE void gemm_half_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t group0, uint32_t n_blocks,
                                   const int kind, const int columns, const bool has_min) {
     const uint32_t hold = (uint32_t)half_hold_steps(kind);
+    const int parts = gemm_parts(kind);
     for (uint32_t g = 0; g < 2 * n_blocks; g++) {
         vint sums[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
         gemm_begin(b->offsets + (group0 + g) * b->stride + c0, columns, true, sums);
         UNROLL for (uint32_t part = 0; part < BLOCK_STEPS / 2; part += hold) {
             if (DOT_SUM_LIMIT == 0) {
-                gemm_half_span(b, q, g, part, hold, columns, sums);
+                gemm_half_span(b, q, g, part, hold, columns, parts, sums);
                 continue;
             }
-            vint acc[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
-            UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) acc[i] = v_zero();
-            gemm_half_span(b, q, g, part, hold, columns, acc);
-            UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] =
-                v_add(sums[i], gemm_sum(&acc[i], kind, b->a->w->mul));
+            vint acc[GEMM_REGISTER_COLUMNS * GEMM_VECTORS * 2];
+            UNROLL for (int i = 0; i < columns * GEMM_VECTORS * parts; i++) acc[i] = v_zero();
+            gemm_half_span(b, q, g, part, hold, columns, parts, acc);
+            gemm_add_sums(b, acc, kind, columns, sums);
         }
         gemm_fold(b, c0, group0 + g, group0, sums, columns, true, has_min);
         v_forget();

@@ -19,8 +19,7 @@
 enum {
     GEMV_MAX_STREAMS = 4,
     GEMV_MAX_COLUMNS = 2,
-    GEMV_MAX_SUMS = 8, /* streams * TILE_VECTORS * columns */
-    GEMV_HALF_STREAMS = 2,
+    GEMV_MAX_SUMS = 8,      /* streams * TILE_VECTORS * columns */
     GEMV_AHEAD_BYTES = 8192 /* on their way in all streams together */
 };
 
@@ -136,6 +135,42 @@ SIMD_INLINE void gemv_half_sums(gemv_operands *o, uint32_t line, const int bits,
     }
 }
 
+/* Bytes of the two halves alternate. Dot products take them as they lie, with copies of the activations: one with zeros
+ * for those of the second half, and behind it one with zeros for those of the first. So a lane of 16 bits has one
+ * product, which is 255 * 128 at most, and 8-bit codes need not be split for it. */
+SIMD_INLINE void gemv_part_halves(const int8_t *q, size_t n_bytes, int8_t *out) {
+    const __m128i first = _mm_set1_epi16(0xff); /* k = 16 * (L % 2) + L / 2, and L % 2 is a byte's own in a dword */
+    for (size_t i = 0; i < n_bytes; i += 16) {
+        const __m128i all = _mm_loadu_si128((const __m128i *)(const void *)(q + i));
+        _mm_storeu_si128((__m128i *)(void *)(out + i), _mm_and_si128(all, first));
+        _mm_storeu_si128((__m128i *)(void *)(out + n_bytes + i), _mm_andnot_si128(first, all));
+    }
+}
+
+/* The sums of both halves of one 32-block of bytes; o->q are what gemv_part_halves has made of all columns. */
+SIMD_INLINE void gemv_byte_half_sums(gemv_operands *o, uint32_t line, const int columns, const int streams) {
+    const int n_vectors = streams * TILE_VECTORS, n_sums = n_vectors * columns;
+    vint sums[2][GEMV_MAX_SUMS];
+    UNROLL for (int i = 0; i < n_sums; i++) sums[0][i] = sums[1][i] = v_zero();
+    UNROLL for (uint32_t step = 0; step < BLOCK_STEPS; step++) {
+        const int8_t *q = o->q + (size_t)(line + step) * 4;
+        UNROLL for (int v = 0; v < n_vectors; v++) {
+            const uint8_t *codes = o->codes[v / TILE_VECTORS] + (size_t)(line + step) * LINE_BYTES;
+            if (v % TILE_VECTORS == 0) gemv_fetch(o, codes);
+            const vint bytes = v_load(codes + v % TILE_VECTORS * SIMD_LANES * 4);
+            UNROLL for (int i = 0; i < 2 * columns; i++) { /* first halves of all columns, then the others */
+                vint *sum = &sums[i / columns][v * columns + i % columns];
+                const vint four = v_broadcast4(q + (size_t)i * o->q_stride);
+                *sum = split_end(*sum, dot_step(split_begin(*sum), bytes, four), o->mul);
+            }
+        }
+    }
+    UNROLL for (int i = 0; i < n_sums; i++) {
+        o->sums[i] = split_sum(sums[0][i], o->mul);
+        o->odd_sums[i] = split_sum(sums[1][i], o->mul);
+    }
+}
+
 /* One pass over K: tile-rows tile, tile + step ... (those below tile_end), activation rows n0 .. n0 + columns - 1. */
 typedef struct gemv_pass {
     uint32_t tile[GEMV_MAX_STREAMS];
@@ -145,8 +180,9 @@ typedef struct gemv_pass {
     vint table; /* of a codebook */
     gemv_sums_fn *sums;
     uint32_t group_lines; /* of a sum group, or of both in a 32-block */
-    const int8_t *q;      /* for activation row 0 */
+    const int8_t *q;      /* for the activation rows from q_row on */
     size_t q_stride;
+    uint32_t q_row;
 } gemv_pass;
 
 /* Scales and mins of a pass, and how many sum groups they have served. */
@@ -201,7 +237,7 @@ SIMD_INLINE void gemv_prefetch(const crumb_linear_args *a, uint32_t n, uint32_t 
 
 static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv_pass *pass) {
     gemv_operands o; /* not cleared as a whole: it is large, and this runs every few microseconds */
-    o.q = pass->q + pass->n0 * pass->q_stride;
+    o.q = pass->q + (pass->n0 - pass->q_row) * pass->q_stride;
     o.q_stride = pass->q_stride;
     o.mul = a->w->mul;
     o.max_code = a->w->max_code;
@@ -239,8 +275,13 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
 enum { GEMV_TWO_COLUMNS = 3 }; /* behind those of one column and 1, 2 and 4 streams */
 typedef struct gemv_variants {
     gemv_sums_fn *any[GEMV_TWO_COLUMNS + 1];
-    gemv_sums_fn *half[2]; /* groups of 16, one column and two; NULL: none */
+    gemv_sums_fn *half[2]; /* groups of 16, one column and two */
 } gemv_variants;
+
+/* Streams of groups of 16. Bytes' sums of both halves are in registers at once: 8 of them at most. */
+SIMD_INLINE int gemv_half_streams(int bits, int columns) {
+    return bits == 8 && columns * TILE_VECTORS > 2 ? 1 : 2;
+}
 
 /* All tile-rows, each stream a part of them, for the activations from row pass->n0 on: pass->columns rows, until
  * row n_end. */
@@ -251,6 +292,13 @@ static void gemv_run_streams(const crumb_linear_args *a, const shape *s, gemv_pa
         for (int t = 0; t < pass->streams; t++) pass->tile[t] = a->tile0 + (uint32_t)t * step + i;
         for (pass->n0 = first; pass->n0 < n_end; pass->n0 += (uint32_t)pass->columns) gemv_run_pass(a, s, pass);
     }
+}
+
+/* The pass's activations for 8-bit codes: at most 4 * K' bytes of scratch, which a row of floats takes as well. */
+SIMD_INLINE void gemv_take_halves(const crumb_linear_args *a, gemv_pass *pass) {
+    gemv_part_halves(a->x.q + pass->n0 * pass->q_stride, (size_t)pass->columns * pass->q_stride, a->scratch);
+    pass->q = a->scratch;
+    pass->q_row = pass->n0;
 }
 
 static inline void gemv(const crumb_linear_args *a, int bits, int width, const gemv_variants *variants) {
@@ -266,8 +314,9 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
         pass.columns = a->n - n >= 2 ? 2 : 1;
         pass.streams = gemv_streams(width, pass.columns);
         if (has_halves(&s)) {
-            pass.streams = GEMV_HALF_STREAMS;
+            pass.streams = gemv_half_streams(bits, pass.columns);
             pass.sums = variants->half[pass.columns - 1];
+            if (bits == 8) gemv_take_halves(a, &pass);
         } else {
             if (pass.columns == 1 && a->knobs.streams && !is_split(bits)) pass.streams = (int)a->knobs.streams;
             pass.sums = variants->any[pass.columns == 2 ? GEMV_TWO_COLUMNS : pass.streams / 2];
@@ -284,11 +333,13 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
 #define GEMV_SUMS(name, bits, width, columns, streams)                                                                 \
     GEMV_FN(sums_##name##_c##columns##_s##streams, gemv_sums(o, line, end, bits, width, columns, streams))
 #define GEMV_HALF_SUMS(name, bits, width, columns)                                                                     \
-    GEMV_FN(half_##name##_c##columns, gemv_half_sums(o, line, bits, width, columns, GEMV_HALF_STREAMS))
+    GEMV_FN(half_##name##_c##columns, gemv_half_sums(o, line, bits, width, columns, gemv_half_streams(bits, columns)))
 #define GEMV_HALVES(name, bits, width)                                                                                 \
     GEMV_HALF_SUMS(name, bits, width, 1)                                                                               \
     GEMV_HALF_SUMS(name, bits, width, 2)
-#define GEMV_KERNEL(name, bits, width, half1, half2)                                                                   \
+#define GEMV_BYTE_HALF_SUMS(columns)                                                                                   \
+    GEMV_FN(half_u8_c##columns, gemv_byte_half_sums(o, line, columns, gemv_half_streams(8, columns)))
+#define GEMV_KERNEL(name, bits, width)                                                                                 \
     GEMV_SUMS(name, bits, width, 1, 1)                                                                                 \
     GEMV_SUMS(name, bits, width, 1, 2)                                                                                 \
     GEMV_SUMS(name, bits, width, 1, 4)                                                                                 \
@@ -296,16 +347,19 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
     void SIMD_NAME(crumb_gemv_##name##_i8)(const crumb_linear_args *a) {                                               \
         static const gemv_variants variants = {                                                                        \
             {gemv_sums_##name##_c1_s1, gemv_sums_##name##_c1_s2, gemv_sums_##name##_c1_s4, gemv_sums_##name##_c2},     \
-            {half1, half2}};                                                                                           \
+            {gemv_half_##name##_c1, gemv_half_##name##_c2}};                                                           \
         gemv(a, bits, width, &variants);                                                                               \
     }
 #define GEMV_INSTANCE(bits)                                                                                            \
     GEMV_HALVES(u##bits, bits, bits)                                                                                   \
-    GEMV_KERNEL(u##bits, bits, bits, gemv_half_u##bits##_c1, gemv_half_u##bits##_c2)
-#define GEMV_BYTES_INSTANCE GEMV_KERNEL(u8, 8, 8, NULL, NULL) /* a byte has no halves */
+    GEMV_KERNEL(u##bits, bits, bits)
+#define GEMV_BYTES_INSTANCE                                                                                            \
+    GEMV_BYTE_HALF_SUMS(1)                                                                                             \
+    GEMV_BYTE_HALF_SUMS(2)                                                                                             \
+    GEMV_KERNEL(u8, 8, 8)
 #define GEMV_CODEBOOK_INSTANCE                                                                                         \
     GEMV_HALVES(c4, 4, DOT_ENTRY_BITS)                                                                                 \
-    GEMV_KERNEL(c4, 4, DOT_ENTRY_BITS, gemv_half_c4_c1, gemv_half_c4_c2)
+    GEMV_KERNEL(c4, 4, DOT_ENTRY_BITS)
 
 #define GEMV_SPLIT_SUMS(bits, columns)                                                                                 \
     GEMV_FN(sums_u##bits##_c##columns, gemv_split_sums(o, line, end, bits, columns, gemv_streams(bits, columns)))

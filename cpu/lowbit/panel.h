@@ -71,4 +71,23 @@ PANEL(u6, 6, false)
 PANEL(u8, 8, false)
 PANEL(c4, 4, true)
 
+/* Bytes of groups of 16, the halves of a 32-block, which alternate: of two lines the first half's become a step, and
+ * the second half's the next one. Activations are in that order (gemm_columns.h). */
+static void panel_u8_halves(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out) {
+    const vint first = v_broadcast(0x00ff00ff), second = v_broadcast((int32_t)0xff00ff00);
+    const size_t next = (size_t)(step1 - step0) * LINE_BYTES;
+    (void)table;
+    for (uint32_t step = step0; step < step1; step += 2) {
+        const uint8_t *line = codes + (size_t)step * LINE_BYTES;
+        uint8_t steps[2 * LINE_BYTES];
+        for (size_t i = 0; i < 2; i++) _mm_prefetch((const char *)line + next + i * LINE_BYTES, _MM_HINT_T1);
+        for (int at = 0; at < LINE_BYTES; at += 4 * SIMD_LANES) {
+            const vint a = v_load(line + at), b = v_load(line + LINE_BYTES + at);
+            v_store(steps + at, v_or(v_and(a, first), v_and(v_shift_left(b, 8), second)));
+            v_store(steps + LINE_BYTES + at, v_or(v_and(v_shift_right(a, 8), first), v_and(b, second)));
+        }
+        for (int i = 0; i < 2; i++) out = gemm_panel(steps + i * LINE_BYTES, 8, out);
+    }
+}
+
 #endif

@@ -53,6 +53,10 @@ class Kernels(CommandTest):
             self.assertEqual({row["op"] for row in self.listed("--op", op)}, {op})
         for op in ("norm", "rope", "gated", "quantize", "attention", "dense"):  # shapes that are none of its forms'
             self.succeeds("kernels", "test", "--op", op, "--shape", "7x33x2,1x1x1,16x100x9")
+        one = ["kernels", "test", "--json", "--filter", "norm__ref"]  # has forms 5 and 6
+        values = [json.loads(self.succeeds(*one, "--form", form).stdout)["kernels"][0]["values"] for form in "056"]
+        self.assertEqual((values[0], values[1] > 0, values[2] > 0), (values[1] + values[2], True, True))
+        self.fails(1, *one, "--form", "7", says="no kernel was tested")
         names = {row["name"] for row in self.listed("--op", "attention")}
         self.assertIn("attention_q8__avx512ymm", names)
         run = ["kernels", "perf", "--op", "attention", "--filter", "q8__ref", "--shape", "300x256x5", "--rounds", "1", "-t", "1"]

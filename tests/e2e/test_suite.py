@@ -62,9 +62,13 @@ class Suite(CommandTest):
         self.assertEqual({(row["section"], row["unit"], row["wanted"]) for row in rows} - {("near", "cycles", 3)}, set())
 
     def test_gemm(self):
-        rows = self.rows("--filter", "gemm", "--shape", "64x256x32,64x256", "--bits", "2,8,mxfp4")
-        self.assertEqual(len(rows), 4 * 3)
-        self.assertEqual([row["wanted"] for row in rows], 3 * [0.8] + 3 * [0.8] + 3 * [0.65] + 3 * [0.5])
+        run = ["--filter", "gemm", "--shape", "64x256x32,64x256", "--bits", "2,8,mxfp4"]
+        rows = self.rows(*run, "--target", "cpu:avx2")
+        self.assertEqual(len(rows), 5 * 3)
+        self.assertEqual([row["wanted"] for row in rows], 9 * [0.8] + 3 * [0.65] + 3 * [0.5])
+        rows = self.rows(*run)  # the best tier; then lower ones, where the machine has a better one
+        self.assertEqual(len({row["what"] for row in rows}), len(rows))  # each with a kernel of its own
+        self.assertEqual(len({row["what"].rpartition(", ")[0] for row in rows}), 5 * 3)
         self.assertTrue(all(row["what"].startswith("64 x 256 x 32, ") for row in rows))
 
     def test_model(self):

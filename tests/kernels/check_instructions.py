@@ -11,6 +11,8 @@ import subprocess
 import sys
 
 FORMS = ("u1", "u2", "u3", "u4", "u5", "u6", "u8", "c4")
+INDEX_FORMS = ("b8", "t5")  # of the index layout: a GEMM unpacks them; one row looks up, without dot products
+GEORGANAS = {"avxvnni": ("u1", "u2"), "avx512ymm": ("u1", "u2")}  # the paper's sequences
 EVEX = r"%zmm|%[xy]mm(1[6-9]|2\d|3[01])|%k[0-7]|\{1to"
 # folder: (suffix of its kernels, their dot product, forms of codes, what must not be there)
 TIERS = {
@@ -21,6 +23,7 @@ TIERS = {
     "cpu/avx512": ("avx512vnni", r"vpdpbusd .*%zmm\d+$", FORMS, r"\{vex\}|vpdp(?!busd |wssd )"),
 }
 ATTENTION = ("q8_scores", "q8_values")  # their products are of pairs of int16: vpdpwssd
+KINDS = ("gemv", "gemm", "georganas")
 LEAST = 1  # the narrowest inner loop: 8-bit codes, one stream, 16 rows in a register
 
 
@@ -38,12 +41,15 @@ def functions(path):
 
 
 def expected(kind, tier, forms):
-    """Functions that must hold the instruction."""
+    """Functions of a source that must hold the instruction."""
+    if kind == "georganas":
+        return [f"crumb_georganas_{form}_i8__{tier}" for form in GEORGANAS.get(tier, ())]
     if kind == "gemv":
         split = ("u3", "u5", "u6")
         streams = [f"gemv_sums_{form}_c1_s{n}" for form in forms if form not in split for n in (1, 2, 4)]
         return streams + [f"gemv_sums_{form}_c1" for form in forms if form in split] + [f"gemv_sums_{form}_c2" for form in forms]
-    return [f"crumb_gemm_{form}_i8__{tier}" for form in forms]
+    index = INDEX_FORMS if forms == FORMS else ()
+    return [f"crumb_gemm_{form}_i8__{tier}" for form in (*forms, *index)]
 
 
 def reachable(found, name, seen=()):
@@ -74,14 +80,14 @@ def check_tier(folder, objects):
         found = functions(path)
         for name, code in found.items():
             failures += [f"{folder}: {name} has {line}" for line in code if re.search(foreign, line)][:1]
-        for kind in ("gemv", "gemm"):
+        for kind in KINDS:
             if f"{folder}/{kind}.c" in path:
                 names = expected(kind, tier, forms)
                 checked += len(names)
                 failures += [f"{folder}: {failure}" for failure in check_kernels(found, names, pattern)]
         if f"{folder}/attention.c" in path and pattern:
             failures += [f"{folder}: {failure}" for failure in check_kernels(found, ATTENTION, pattern.replace("busd", "wssd"))]
-    if not objects or checked != sum(len(expected(kind, tier, forms)) for kind in ("gemv", "gemm")):
+    if not objects or checked != sum(len(expected(kind, tier, forms)) for kind in KINDS):
         failures.append(f"{folder}: not all objects were given: {objects}")
     return checked, failures
 

@@ -1,5 +1,6 @@
 /* Every low-bit kernel of the registry that this machine can run, and every tier that it cannot run in an exact
  * emulation, against the scalar reference: bit for bit, for each n, with tails, all groups and all zero points. */
+#include "cpu/lowbit/gemm_shape.h"
 #include "cpu/trial.h"
 #include "tests/kernels/emulated.h"
 
@@ -35,6 +36,7 @@ static const struct {
                 {4, 15, 1, 8, NULL},
                 {4, 15, 1, 0, NULL},
                 {8, 255, 1, 128, NULL},
+                {8, 255, 1, 0, NULL}, /* as GPTQ's, with mins */
                 {1, 1, 1, 0, NULL},
                 {2, 3, 2, 3, NULL},
                 {3, 7, 1, 4, NULL}, /* as GPTQ's and Q3_K's */
@@ -122,8 +124,32 @@ static bool takes(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, c
            crumb_cpu_kernel_takes(kernel, w);
 }
 
-/* All kernels that take the case, for every batch size, whole and in a split of the tile-rows. */
-static void compare_case(const crumb_trial_params *p) {
+typedef void check_fn(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, const crumb_linear_args *args,
+                      crumb_interleave_fn *interleave, const float *expected);
+
+/* For every batch size, whole and in a split of the tile-rows. */
+static void check_batches(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, const crumb_linear_args *args,
+                          crumb_interleave_fn *interleave, const float *expected) {
+    for (int j = 0; j < N_BATCH_SIZES && batch_sizes[j] <= p->n; j++)
+        run_and_check(kernel, p, *args, expected, batch_sizes[j]);
+    for (int j = 0; j < N_BATCH_SIZES && kernel->op == CRUMB_CPU_GEMM && batch_sizes[j] <= p->n; j++)
+        check_interleaved(kernel, p, *args, interleave, expected, batch_sizes[j]);
+    crumb_linear_args part = *args;
+    part.tile0 = (uint32_t)(crumb_random_u64(&seed) % args->tile1);
+    part.tile1 = part.tile0 + 1 + (uint32_t)(crumb_random_u64(&seed) % (args->tile1 - part.tile0));
+    run_and_check(kernel, p, part, expected, 1 + (uint32_t)(crumb_random_u64(&seed) % p->n));
+}
+
+/* GEMMs on all rows of activations at once. */
+static void check_all_rows(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, const crumb_linear_args *args,
+                           crumb_interleave_fn *interleave, const float *expected) {
+    if (kernel->op != CRUMB_CPU_GEMM) return;
+    run_and_check(kernel, p, *args, expected, p->n);
+    check_interleaved(kernel, p, *args, interleave, expected, p->n);
+}
+
+/* All kernels that take the case. */
+static void compare_case(const crumb_trial_params *p, check_fn *check) {
     crumb_trial c;
     assert_int_equal(crumb_trial_create(p, &seed, &c, NULL), CRUMB_OK);
     float *expected = malloc((size_t)p->n * p->m * sizeof(float));
@@ -143,14 +169,7 @@ static void compare_case(const crumb_trial_params *p) {
         crumb_interleave_fn *interleave =
             i < n_real ? crumb_cpu_interleave_select(kernel->isa) : crumb_emulated_interleave_of(kernel);
         if (!takes(kernel, p, &c.w) || (i < n_real && !crumb_isa_available(kernel->isa))) continue;
-        for (int j = 0; j < N_BATCH_SIZES && batch_sizes[j] <= p->n; j++)
-            run_and_check(kernel, p, args, expected, batch_sizes[j]);
-        for (int j = 0; j < N_BATCH_SIZES && kernel->op == CRUMB_CPU_GEMM && batch_sizes[j] <= p->n; j++)
-            check_interleaved(kernel, p, args, interleave, expected, batch_sizes[j]);
-        crumb_linear_args part = args;
-        part.tile0 = (uint32_t)(crumb_random_u64(&seed) % args.tile1);
-        part.tile1 = part.tile0 + 1 + (uint32_t)(crumb_random_u64(&seed) % (args.tile1 - part.tile0));
-        run_and_check(kernel, p, part, expected, 1 + (uint32_t)(crumb_random_u64(&seed) % p->n));
+        check(kernel, p, &args, interleave, expected);
     }
     free(expected);
     crumb_trial_destroy(&c);
@@ -175,11 +194,38 @@ static void kernels_equal_reference_on_random_layers(void **state) {
                 p.k = pick_k(p.group);
                 if (p.group && variant & 4) p.super_group = pick_super_group(&p);
                 uint32_t whole = p.group ? p.group : (uint32_t)crumb_round_up(p.k, CRUMB_TILE_K);
-                p.act_group = 32u << crumb_random_u64(&seed) % 3;
+                p.act_group = 16u << crumb_random_u64(&seed) % 4;
                 while (whole % p.act_group) p.act_group /= 2;
                 if ((uint64_t)p.k * p.m > 60000) p.m = 17;
-                compare_case(&p);
+                compare_case(&p, check_batches);
             }
+}
+
+/* A prompt's rows are more than one block of a GEMM's columns, of which the last may be smaller; up to as many rows as
+ * the largest prompts have. */
+static void gemms_take_blocks_of_columns(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t m, k, n;
+    } shapes[] = {{17, 96, 800}, {33, 2304, 200}, {16, 64, 4096}};
+    for (int meaning = 0; meaning < N_MEANINGS; meaning++)
+        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+            crumb_trial_params p = {.bits = meanings[meaning].bits,
+                                    .mul = meanings[meaning].mul,
+                                    .sub = meanings[meaning].sub,
+                                    .codebook = meanings[meaning].codebook,
+                                    .m = shapes[i].m,
+                                    .k = shapes[i].k,
+                                    .n = shapes[i].n,
+                                    .group = groups[(size_t)meaning % (sizeof groups / sizeof groups[0])],
+                                    .act = (meaning + i) % 2 ? CRUMB_ACT_ROW : CRUMB_ACT_GROUP,
+                                    .act_group = 32,
+                                    .has_min = meaning % 4 < 2};
+            if (p.group && p.k % p.group) p.group = 0;
+            if (p.group == 16) p.act_group = 16;
+            assert_true(crumb_gemm_block_columns(p.n, p.k, &(crumb_cpu_knobs){0}) < p.n);
+            compare_case(&p, check_all_rows);
+        }
 }
 
 /* All codes those of the largest value and all activations the largest or smallest: the bound that each row of
@@ -203,10 +249,10 @@ static void kernels_hold_at_their_bounds(void **state) {
                                             .n = lengths[i] > 4096 ? 2 : 8,
                                             .act = CRUMB_ACT_ROW,
                                             .fill = fill};
-                    compare_case(&p);
+                    compare_case(&p, check_batches);
                     p.act = CRUMB_ACT_GROUP;
                     p.act_group = p.group && p.group < 128 ? p.group : 128;
-                    compare_case(&p);
+                    compare_case(&p, check_batches);
                 }
 }
 
@@ -275,6 +321,33 @@ static void codebooks_get_kernels_that_take_them(void **state) {
     }
 }
 
+/* Whatever a file has, no tier but the scalar one leaves it to the reference; only codebooks that are wider than AVX2's
+ * sums hold are. */
+static void every_width_and_group_has_a_fast_kernel(void **state) {
+    (void)state;
+    static const uint32_t n_rows[] = {1, 2, 5, 16, 512};
+    for (int meaning = 0; meaning < N_MEANINGS; meaning++)
+        for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
+            for (int isa = CRUMB_ISA_AVX2; isa < CRUMB_ISA_COUNT; isa++)
+                for (size_t i = 0; i < sizeof n_rows / sizeof n_rows[0]; i++)
+                    for (int act = CRUMB_ACT_ROW; act <= CRUMB_ACT_GROUP; act++) {
+                        const crumb_matrix w = {.bits = (uint8_t)meanings[meaning].bits,
+                                                .max_code = (uint8_t)meanings[meaning].max_code,
+                                                .mul = meanings[meaning].mul,
+                                                .sub = meanings[meaning].sub,
+                                                .codebook = meanings[meaning].codebook,
+                                                .m = 16,
+                                                .k = 512,
+                                                .group = groups[g] ? groups[g] : 512};
+                        const bool narrow = isa == CRUMB_ISA_AVX2 && w.codebook == codebook_of_255;
+                        const crumb_cpu_kernel *found =
+                            crumb_cpu_kernel_select(&w, (crumb_act_quant)act, n_rows[i], (crumb_isa)isa);
+                        if ((found->isa == CRUMB_ISA_SCALAR) != narrow)
+                            fail_msg("%u bits in groups of %u, %u rows: %s in tier %s", w.bits, w.group, n_rows[i],
+                                     found->name, crumb_isa_name((crumb_isa)isa));
+                    }
+}
+
 /* A plan interleaves activations once, for the GEMM of its tier: one that wants another order is never taken, whatever
  * a tuning record says. */
 static void gemms_of_another_order_are_not_taken(void **state) {
@@ -324,8 +397,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_is_right_on_a_layer_by_hand),
         cmocka_unit_test(codebooks_get_kernels_that_take_them),
+        cmocka_unit_test(every_width_and_group_has_a_fast_kernel),
         cmocka_unit_test(gemms_of_another_order_are_not_taken),
         cmocka_unit_test(kernels_equal_reference_on_random_layers),
+        cmocka_unit_test(gemms_take_blocks_of_columns),
         cmocka_unit_test(kernels_hold_at_their_bounds),
         cmocka_unit_test(every_variant_is_covered),
     };

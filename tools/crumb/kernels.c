@@ -116,10 +116,14 @@ void kernels_device_name(const kernels_choice *c, char out[160]) {
     snprintf(out, 160, "%s", device);
 }
 
-void kernels_device_flags(const kernels_choice *c, char out[64]) {
-    const char *device = c->options->device ? c->options->device : "gpu0";
-    *out = 0;
-    if (kernels_gpu_backend(c->options)) snprintf(out, 64, " --backend %.8s --device %.32s", c->suite->backend, device);
+void kernels_machine_flags(const kernels_choice *c, char out[KERNELS_FLAGS_BYTES]) {
+    const cli_options *o = c->options;
+    char gpu[64] = "", target[48] = "", threads[32] = "";
+    if (kernels_gpu_backend(o))
+        snprintf(gpu, sizeof gpu, " --backend %.8s --device %.32s", c->suite->backend, o->device ? o->device : "gpu0");
+    if (o->target) snprintf(target, sizeof target, " --target %.32s", o->target);
+    if (o->n_threads > 0) snprintf(threads, sizeof threads, " --threads %lld", (long long)o->n_threads);
+    snprintf(out, KERNELS_FLAGS_BYTES, "%s%s%s", gpu, target, threads);
 }
 
 crumb_status kernels_choose(const cli_options *options, int n_threads, const kernels_shape *standard_shapes,

@@ -9,6 +9,8 @@ typedef struct kernels_shape {
     uint32_t m, k, n;
 } kernels_shape;
 
+enum { KERNELS_FLAGS_BYTES = 160 };
+
 /* The lists that --bits, --group and --shape give, or what a subcommand takes without them. */
 typedef struct kernels_choice {
     const crumb_kernel_suite *suite;
@@ -28,8 +30,9 @@ crumb_status kernels_choose(const cli_options *options, int n_threads, const ker
                             size_t n_standard_shapes, const uint32_t *standard_groups, size_t n_standard_groups,
                             kernels_choice *out, crumb_error *err);
 void kernels_release(kernels_choice *choice);
-/* The options that name the same device again, with a space in front; empty for the CPU. */
-void kernels_device_flags(const kernels_choice *c, char out[64]);
+/* The options that name the same device, tier and threads again, with a space in front; empty for the CPU by default.
+ */
+void kernels_machine_flags(const kernels_choice *c, char out[KERNELS_FLAGS_BYTES]);
 /* Whether the options name a GPU backend: "cl"; NULL: they mean the CPU. */
 const char *kernels_gpu_backend(const cli_options *options);
 /* For people: "gpu0: Intel(R) ... 26.05"; the processor's name. */

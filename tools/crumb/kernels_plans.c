@@ -71,6 +71,16 @@ static bool suits(const kernels_form *f, const crumb_kernel_info *info) {
     return strcmp(f->op, info->op) == 0 && (!dense || f->type == info->dense_type);
 }
 
+/* For people, from 1. */
+static size_t form_number(const kernels_form *f) {
+    return (size_t)(f - kernels_forms) + 1;
+}
+
+/* By --form, 0: all. */
+static bool wants_form(const kernels_choice *c, const kernels_form *f) {
+    return c->options->kernel_form == 0 || (size_t)c->options->kernel_form == form_number(f);
+}
+
 static bool is_for_few(const crumb_kernel_info *info) {
     return info->max_n > 0 && info->max_n <= SOME_ROWS;
 }
@@ -158,14 +168,14 @@ static crumb_status open_cpu(const char *target, crumb_device **out, crumb_error
 }
 
 static void describe(const pair *p, uint64_t seed, char failure[KERNELS_FAILURE_BYTES]) {
-    char where[160];
+    char where[160], machine[KERNELS_FLAGS_BYTES];
     const kernels_choice *c = p->choice;
-    char device[64];
-    kernels_device_flags(c, device);
+    kernels_machine_flags(c, machine);
     snprintf(where, sizeof where, "%.150s", failure);
-    snprintf(failure, KERNELS_FAILURE_BYTES, "%s; again: crumb kernels test%s --filter %s --shape %ux%ux%u --seed %llu",
-             where, device, kernels_info(c, p->kernel).name, p->scene.m ? p->scene.m : 1, p->scene.k, p->scene.n,
-             (unsigned long long)seed);
+    snprintf(failure, KERNELS_FAILURE_BYTES,
+             "%s; again: crumb kernels test%s --filter %s --form %zu --shape %ux%ux%u --seed %llu", where, machine,
+             kernels_info(c, p->kernel).name, form_number(p->scene.form), p->scene.m ? p->scene.m : 1, p->scene.k,
+             p->scene.n, (unsigned long long)seed);
 }
 
 /* A device that fails (its compiler, its memory) fails the kernel. */
@@ -208,9 +218,10 @@ crumb_status kernels_plans_test(const kernels_choice *c, size_t kernel, uint64_t
     crumb_status status = CRUMB_OK;
     for (size_t f = 0, number = 0; f < kernels_n_forms; f++) {
         if (!suits(&kernels_forms[f], &info)) continue;
-        const size_t n = shapes_of(c, &kernels_forms[f], &info, number++, shapes);
+        const size_t n = shapes_of(c, &kernels_forms[f], &info, number++, shapes); /* the same rows with --form */
+        if (!wants_form(c, &kernels_forms[f])) continue;
         for (size_t i = 0; i < n && status == CRUMB_OK && !*failure && !cli_interrupted(NULL); i++)
-            status = test_scene(c, kernel, &kernels_forms[f], &shapes[i], seed++, cpu, n_values, failure, err);
+            status = test_scene(c, kernel, &kernels_forms[f], &shapes[i], seed, cpu, n_values, failure, err);
     }
     crumb_backend_cpu.device.close(cpu);
     return status;
@@ -290,7 +301,7 @@ crumb_status kernels_plans_perf(const kernels_choice *c, size_t kernel, kernels_
     crumb_status status = CRUMB_OK;
     for (size_t f = 0; f < kernels_n_forms; f++) {
         const kernels_form *form = &kernels_forms[f];
-        const size_t n = suits(form, &info) ? perf_shapes(c, form, &info, shapes) : 0;
+        const size_t n = suits(form, &info) && wants_form(c, form) ? perf_shapes(c, form, &info, shapes) : 0;
         for (size_t i = 0; i < n && status == CRUMB_OK && !cli_interrupted(NULL); i++) {
             kernels_plans_time time;
             pair p;

@@ -8,10 +8,19 @@
 
 enum { EXIT_VERIFICATION = 6, FAILURE_BYTES = KERNELS_FAILURE_BYTES };
 
-/* Tails in all three directions, one row and many, more than one block of the GEMM's columns. Where kernels are
- * compiled for each form of problem, one shape for each form. */
-static const kernels_shape standard_shapes[] = {{1, 32, 1}, {17, 96, 1}, {33, 256, 3}, {112, 640, 9}, {48, 2080, 33}};
-static const uint32_t standard_groups[] = {0, 16, 32, 64, 128};
+/* Tails in all three directions, one row and many. Where kernels are compiled for each form of problem, one of these
+ * shapes for each form. */
+enum { N_SMALL_SHAPES = 5 };
+static const kernels_shape standard_shapes[] = {{1, 32, 1},
+                                                {17, 96, 1},
+                                                {33, 256, 3},
+                                                {112, 640, 9},
+                                                {48, 2080, 33},
+                                                /* more than one block of the CPU's GEMMs' columns, for these alone */
+                                                {17, 96, 800},
+                                                {5, 2304, 180},
+                                                {3, 32, 4096}};
+static const uint32_t standard_groups[] = {0, 16, 32, 64, 128, 256};
 
 typedef struct test_state {
     kernels_choice choice;
@@ -25,12 +34,12 @@ typedef struct test_state {
 static void describe_failure(const kernels_choice *c, const crumb_kernel_info *info, const crumb_kernel_problem *p,
                              uint64_t seed, const char *where, char out[FAILURE_BYTES]) {
     static const char *const acts[] = {[CRUMB_ACT_F32] = "float", [CRUMB_ACT_ROW] = "row", [CRUMB_ACT_GROUP] = "group"};
-    char gpu[64];
-    kernels_device_flags(c, gpu);
+    char machine[KERNELS_FLAGS_BYTES];
+    kernels_machine_flags(c, machine);
     snprintf(out, FAILURE_BYTES,
              "%.300s; again: crumb kernels test%s --filter %s --bits %s --group %u --shape %ux%ux%u --activation %s "
              "--seed %llu",
-             where, gpu, info->name, p->format->name, p->group, p->m, p->k, p->n, acts[p->act],
+             where, machine, info->name, p->format->name, p->group, p->m, p->k, p->n, acts[p->act],
              (unsigned long long)seed);
 }
 
@@ -52,7 +61,9 @@ static crumb_status test_problem(const kernels_choice *c, size_t kernel, const c
 }
 
 static bool wants_shape(const kernels_choice *c, size_t kernel, size_t form, size_t shape) {
-    return !c->suite->compiles || c->options->kernel_shapes.n || (kernel + form) % c->n_shapes == shape;
+    if (c->options->kernel_shapes.n) return true;
+    if (c->suite->compiles) return (kernel + form) % N_SMALL_SHAPES == shape;
+    return shape < N_SMALL_SHAPES || kernels_info(c, kernel).max_n >= c->shapes[shape].n;
 }
 
 bool kernels_can_test(const crumb_kernel_info *info) {

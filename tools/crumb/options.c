@@ -228,6 +228,9 @@ const cli_option cli_option_table[] = {
      .help = "times that each measurement is repeated, in turns with the others; medians are printed"},
     {"--seed", CLI_INT, "N", AT(kernel_seed), "-1", RANGE(-1, UINT32_MAX), CLI_KERNELS,
      .help = "test: the random data; -1: new ones, whose seed is printed"},
+    {"--form", CLI_INT, "N", AT(kernel_form), "0", RANGE(0, 255), CLI_KERNELS,
+     .help = "of problems for kernels that run in plans only this one, by the number that test prints where it fails; "
+             "0: all"},
     {"--report", CLI_TEXT, "FILE", AT(report), .commands = CLI_DEVICES,
      .help = "write one text file about this machine's GPUs to send: what they are, their drivers, tests and speeds of "
              "crumb's kernels, what was tuned; minutes long. No user names, no paths"},

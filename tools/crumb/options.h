@@ -32,9 +32,11 @@ typedef struct cli_ints {
     size_t n;
 } cli_ints;
 typedef struct cli_texts {
-    const char *value[CLI_LIST_MAX]; /* parts of argv or of copies that live as long as the process */
+    const char *value[CLI_LIST_MAX]; /* parts of argv, or of `copies` */
     size_t n;
 } cli_texts;
+
+typedef struct cli_copy cli_copy;
 
 /* What the options are set to. Texts are NULL when not given. */
 typedef struct cli_options {
@@ -73,7 +75,7 @@ typedef struct cli_options {
     const char *kernel_op, *kernel_filter;
     cli_texts kernel_bits, kernel_shapes;
     cli_ints kernel_groups;
-    int64_t rounds, kernel_seed;
+    int64_t rounds, kernel_seed, kernel_form;
     bool cold, measure;
     const char *report;
     /* tune */
@@ -95,6 +97,7 @@ typedef struct cli_options {
     const char *completion;
     cli_texts noted, notes; /* options given that do nothing here, and why: see cli_say_notes */
     cli_texts plain;        /* arguments that are no options and were not taken as model or prompt */
+    cli_copy *copies;
 } cli_options;
 
 typedef enum cli_kind {
@@ -138,8 +141,10 @@ bool cli_option_next_name(const char **cursor, char *out, size_t size);
 void cli_option_variable(const cli_option *option, char *out, size_t size);
 
 /* Fills *options for the subcommand `name` (bit `command`) from defaults, CRUMB_* variables and argv, in rising
- * precedence. Returns 0, or the exit code after having printed what is wrong. */
+ * precedence. Returns 0, or the exit code after having printed what is wrong. What it holds points into argv, the
+ * environment, or copies of its own: release it in either case. */
 int cli_options_parse(const char *name, unsigned command, int argc, char **argv, cli_options *options);
+void cli_options_release(cli_options *options);
 /* The candidate nearest to `word` by edit distance. */
 const char *cli_nearest(const char *word, const char *const *candidates, size_t n);
 

@@ -104,13 +104,23 @@ static const char *add_ints(const cli_option *o, const char *text, cli_ints *lis
     }
 }
 
-/* The copies live as long as the process. */
-static const char *add_texts(const char *text, cli_texts *list) {
+/* A part of an argument, which ends at a comma and not at a zero, and so must be copied to be a text. */
+struct cli_copy {
+    cli_copy *next;
+    char text[];
+};
+
+static const char *add_texts(const char *text, cli_texts *list, cli_copy **copies) {
     for (size_t n; *text; text += n + (text[n] == ',')) {
         n = strcspn(text, ",");
         if (list->n == CLI_LIST_MAX) return "has too many values";
-        list->value[list->n] = strndup(text, n);
-        if (!list->value[list->n++]) return "takes too much memory";
+        cli_copy *copy = malloc(sizeof *copy + n + 1);
+        if (!copy) return "takes too much memory";
+        memcpy(copy->text, text, n);
+        copy->text[n] = 0;
+        copy->next = *copies;
+        *copies = copy;
+        list->value[list->n++] = copy->text;
     }
     return NULL;
 }
@@ -150,7 +160,7 @@ static const char *store(const cli_option *o, const char *text, cli_options *out
         return NULL;
     case CLI_TEXT: *(const char **)field = text; return NULL;
     case CLI_INTS: return add_ints(o, text, field);
-    case CLI_TEXTS: return add_texts(text, field);
+    case CLI_TEXTS: return add_texts(text, field, &out->copies);
     default: return NULL;
     }
 }
@@ -304,4 +314,12 @@ int cli_options_parse(const char *name, unsigned command, int argc, char **argv,
         }
     }
     return code ? code : place_plain(&p);
+}
+
+void cli_options_release(cli_options *options) {
+    for (cli_copy *next; options->copies; options->copies = next) {
+        next = options->copies->next;
+        free(options->copies);
+    }
+    *options = (cli_options){0};
 }

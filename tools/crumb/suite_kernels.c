@@ -38,6 +38,25 @@ static size_t pick(const suite_state *s, const crumb_kernel_problem *p, const ch
     return tier ? pick_in(s, p, tier, NULL) : kernels_chosen(&s->choice, p);
 }
 
+/* Tiers that owners of Arc cards have, where this machine has a better one, --target leaves the choice, and plans of
+ * the tier take a kernel of their own. */
+enum { N_LOWER_TIERS = 3 };
+static size_t lower_tiers(const suite_state *s, const crumb_kernel_problem *p, const char *out[N_LOWER_TIERS]) {
+    static const char *const lower[N_LOWER_TIERS] = {"avxvnni", "avx512ymm", "avx2"};
+    size_t seen[1 + N_LOWER_TIERS] = {pick(s, p, s->tier)}, n = 0;
+    for (size_t i = 0; i < N_LOWER_TIERS && !s->tier; i++) {
+        crumb_isa isa;
+        if (!crumb_isa_parse(lower[i], &isa) || !crumb_isa_available(isa)) continue;
+        const size_t kernel = pick(s, p, lower[i]);
+        bool is_new = kernel != SIZE_MAX; /* look-ups serve several tiers */
+        for (size_t j = 0; j <= n; j++) is_new &= kernel != seen[j];
+        if (!is_new) continue;
+        out[n++] = lower[i];
+        seen[n] = kernel;
+    }
+    return n;
+}
+
 static crumb_kernel_problem problem_of(const suite_state *s, const char *format, uint32_t group, kernels_shape shape) {
     const crumb_kernel_info any = {.acts = 0};
     return kernels_problem(&s->choice, &any, crumb_kernel_format_find(format), group, shape);
@@ -134,20 +153,11 @@ static crumb_status gemv_row(suite_state *s, const char *model, const gemv_targe
 /* The chosen tier's kernel, and those that the target names for lower tiers. */
 static crumb_status gemv_tiers(suite_state *s, const char *model, const gemv_target *t, kernels_shape shape,
                                crumb_error *err) {
-    static const char *const lower[] = {"avxvnni", "avx512ymm", "avx2"};
     const crumb_kernel_problem p = problem_of(s, t->format, t->group, shape);
-    size_t seen[1 + sizeof lower / sizeof lower[0]] = {pick(s, &p, s->tier)}, n_seen = 1;
+    const char *forced[N_LOWER_TIERS];
+    const size_t n = t->wanted_avx2 > 0 ? lower_tiers(s, &p, forced) : 0;
     CRUMB_TRY(gemv_row(s, model, t, shape, NULL, err));
-    for (size_t i = 0; i < sizeof lower / sizeof lower[0] && !s->tier && t->wanted_avx2 > 0; i++) {
-        crumb_isa isa;
-        if (!crumb_isa_parse(lower[i], &isa) || !crumb_isa_available(isa)) continue;
-        const size_t kernel = pick(s, &p, lower[i]);
-        bool is_new = kernel != SIZE_MAX; /* look-ups serve several tiers */
-        for (size_t j = 0; j < n_seen; j++) is_new &= kernel != seen[j];
-        if (!is_new) continue;
-        seen[n_seen++] = kernel;
-        CRUMB_TRY(gemv_row(s, model, t, shape, lower[i], err));
-    }
+    for (size_t i = 0; i < n; i++) CRUMB_TRY(gemv_row(s, model, t, shape, forced[i], err));
     return CRUMB_OK;
 }
 
@@ -277,12 +287,13 @@ typedef struct gemm_target {
     double wanted;
 } gemm_target;
 
-static const gemm_target gemm_targets[] = {{0, 0.80}, {128, 0.80}, {32, 0.65}, {16, 0.50}};
+static const gemm_target gemm_targets[] = {{0, 0.80}, {256, 0.80}, {128, 0.80}, {32, 0.65}, {16, 0.50}};
 
+/* The peak is that of the kernel's own tier, so that lower ones are held to the same part of theirs. */
 static crumb_status gemm_row(suite_state *s, const char *format, const gemm_target *t, kernels_shape shape,
-                             crumb_error *err) {
+                             const char *forced, crumb_error *err) {
     const crumb_kernel_problem p = problem_of(s, format, t->group, shape);
-    const size_t kernel = pick(s, &p, s->tier);
+    const size_t kernel = pick(s, &p, forced ? forced : s->tier);
     suite_row row = {.section = "gemm", .unit = "GOPS", .wanted = t->wanted, .baseline_name = "int8 peak"};
     kernels_turns turns = {0};
     char scales[32] = "row", name[16];
@@ -309,8 +320,12 @@ static crumb_status gemm_shape(suite_state *s, kernels_shape shape, crumb_error 
         for (size_t f = 0; f < s->choice.n_formats; f++) {
             const gemm_target *t = &gemm_targets[g];
             const char *format = s->choice.formats[f]->name;
-            if ((!t->group || shape.k % t->group == 0) && suite_case(s, "gemm/%s/%u", format, t->group))
-                CRUMB_TRY(gemm_row(s, format, t, shape, err));
+            if ((t->group && shape.k % t->group) || !suite_case(s, "gemm/%s/%u", format, t->group)) continue;
+            const crumb_kernel_problem p = problem_of(s, format, t->group, shape);
+            const char *forced[N_LOWER_TIERS];
+            const size_t n = lower_tiers(s, &p, forced);
+            CRUMB_TRY(gemm_row(s, format, t, shape, NULL, err));
+            for (size_t i = 0; i < n; i++) CRUMB_TRY(gemm_row(s, format, t, shape, forced[i], err));
         }
     return CRUMB_OK;
 }
