@@ -2,9 +2,9 @@
  *
  * A tile-row's codes are unpacked once into a panel of one byte each (panel.h), which stays in L1 while it meets every
  * column (row of activations); so the inner loop has no unpacking: two loads of weights, one broadcast per column, one
- * dot product per vector and column. The panel spans at most GEMM_CHUNK_STEPS steps of K (four k each); float and
- * integer sums of all columns wait in memory between chunks, in the one order that cpu/kernels.h fixes. Columns are
- * taken in blocks whose activations stay in L2 while all tile-rows pass.
+ * dot product per vector and column. The panel spans a chunk of K; float and integer sums of all columns wait in memory
+ * between chunks, in the one order that cpu/kernels.h fixes. Columns are taken in blocks whose activations stay in L2
+ * while all tile-rows pass. How long a chunk and how wide a block is follows from the machine's caches (gemm_shape.h).
  *
  * Accumulators of 16 bits are widened after a *span*: as many steps as they hold of these activations (dot_reach),
  * which is found out once for all tile-rows (gemm_find_spans).
@@ -89,7 +89,7 @@ SIMD_INLINE void gemm_take_scales(const gemm_block *b, uint32_t tile, uint32_t r
 /* Where a strip has fewer tile-rows than there is room for, what the rest of it computes is not used. */
 SIMD_INLINE void gemm_strip(const gemm_block *b, uint32_t tile, const int kind, const int wide, const bool has_zero,
                             const bool has_min, const gemm_groups groups) {
-    const uint32_t n_steps = b->s.n_blocks * BLOCK_STEPS, chunk = gemm_chunk_steps(b);
+    const uint32_t n_steps = b->s.n_blocks * BLOCK_STEPS, chunk = b->chunk_steps;
     for (uint32_t step = 0; step < n_steps; step += chunk) {
         uint32_t end = step + chunk < n_steps ? step + chunk : n_steps;
         for (uint32_t i = 0; i < GEMM_TILES && tile + i < b->a->tile1; i++) {
@@ -171,6 +171,8 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     gemm_block b = {.a = a, .s = shape_of(a, bits), .unpack = unpack, .stride = most};
     if (width != bits) b.table = codebook_table(a->w->codebook);
     b.most_code = gemm_most_code(a->w, width);
+    b.chunk_steps = crumb_gemm_chunk_steps(b.s.group_steps, (uint32_t)(GEMM_TILES * gemm_parts(width)),
+                                           unpack == panel_t5, &a->knobs);
     const gemm_groups groups = gemm_groups_of(a->x.group);
     if (gemm_has_byte_halves(bits, groups)) b.unpack = panel_u8_halves;
     if (a->packed) b.s.tile_bytes = (size_t)crumb_index_lines(a->w) * CRUMB_INDEX_LINE_BYTES;

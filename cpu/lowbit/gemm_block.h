@@ -23,6 +23,7 @@ typedef struct gemm_block {
     panel_fn *unpack;
     vint table;         /* of a codebook */
     uint32_t most_code; /* the largest operand */
+    uint32_t chunk_steps;
     uint32_t n0, n_columns;
     const int8_t *q; /* activations: the register block from column c on begins at c * k_padded; [step][column][4] */
     int8_t *local_q; /* room for them */
@@ -69,14 +70,6 @@ SIMD_INLINE int gemm_wide(int bits, gemm_groups groups) {
 SIMD_INLINE uint32_t gemm_next_columns(uint32_t left, uint32_t wide) {
     if (left >= wide) return wide;
     return wide > 4 && left >= wide / 2 ? wide / 2 : wide > 2 && left >= 2 ? 2 : 1;
-}
-
-/* Steps of K per panel: whole groups where they are smaller than a panel. */
-SIMD_INLINE uint32_t gemm_chunk_steps(const gemm_block *b) {
-    const uint32_t group_steps = b->s.group_steps, wanted = b->a->knobs.steps;
-    if (b->unpack == panel_t5) return GEMM_TRIT_STEPS;
-    const uint32_t most = wanted ? wanted : GEMM_CHUNK_STEPS;
-    return group_steps < most ? most / group_steps * group_steps : most;
 }
 
 #endif

@@ -164,7 +164,7 @@ SIMD_INLINE uint32_t gemm_span_end(const gemm_block *b, const uint16_t *reach, u
 
 /* Where accumulators hold one block at most, short sums serve, for as many blocks as follow. */
 SIMD_INLINE void gemm_find_spans(const gemm_block *b, const int kind, uint32_t wide) {
-    const uint32_t n_blocks = b->s.n_blocks, chunk = gemm_chunk_steps(b) / BLOCK_STEPS;
+    const uint32_t n_blocks = b->s.n_blocks, chunk = b->chunk_steps / BLOCK_STEPS;
     const uint32_t group = b->s.group_steps / BLOCK_STEPS;
     for (uint32_t c = 0, n; c < b->n_columns; c += n) {
         n = gemm_next_columns(b->n_columns - c, wide);

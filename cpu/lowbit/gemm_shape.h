@@ -1,26 +1,50 @@
-/* Block sizes of the low-bit GEMM, from a model of L1 and L2 (that of QIGen, arXiv:2307.03738, with one level each),
- * and the scratch they take. */
+/* Block sizes of the low-bit GEMM, from a model of the machine's L1 and L2 (that of QIGen, arXiv:2307.03738, with one
+ * level each; cpu/caches.h), and the scratch they take.
+ *
+ * Three quarters of L1 are for a strip's panels, the rest for the activations and sums that pass; three quarters of a
+ * core's L2 for the activations of a block of columns, the rest for their sums and for the codes that stream. */
 #ifndef CRUMB_CPU_LOWBIT_GEMM_SHAPE_H
 #define CRUMB_CPU_LOWBIT_GEMM_SHAPE_H
 
+#include "cpu/caches.h"
 #include "cpu/kernels.h"
 #include "host/base/checked.h"
 
 enum {
-    GEMM_CHUNK_STEPS = 256, /* steps of four k in a panel: with its 64 bytes each, half of L1 */
-    GEMM_TRIT_STEPS = 280,  /* the same for ternary bytes: a multiple of 8 steps, and of 5 (panel_index.h); reach
-                             * (dot16.h) counts 500 at most */
-    GEMM_PANEL = GEMM_TRIT_STEPS * CRUMB_TILE_ROWS * 4, /* bytes that a tile-row's panel has room for */
-    GEMM_MAX_PANELS = 2,          /* of a strip with two tile-rows, or of codes that are two nibbles */
-    GEMM_BLOCK_BYTES = 384 << 10, /* activations of one block of columns: most of a small L2 */
-    GEMM_MIN_COLUMNS = 96,        /* so that unpacking stays a small part; long rows then stream from L3 */
-    GEMM_MAX_COLUMNS = 384,       /* so that their sums stay in L2 as well */
-    GEMM_CHUNK_GROUPS = GEMM_TRIT_STEPS / 4 + 1 /* of 16 */
+    GEMM_STEP_BYTES = CRUMB_TILE_ROWS * 4, /* of a panel: four k of a tile-row */
+    GEMM_MOST_STEPS = 256,                 /* of a panel: larger ones gain nothing */
+    GEMM_LEAST_STEPS = 32,
+    GEMM_TRIT_UNIT = 40, /* of ternary bytes panels begin at multiples of 8 steps and of 5 (panel_index.h) */
+    GEMM_TRIT_MOST = 7 * GEMM_TRIT_UNIT,           /* reach (dot16.h) counts 500 steps at most */
+    GEMM_PANEL = GEMM_TRIT_MOST * GEMM_STEP_BYTES, /* bytes that a tile-row's panel has room for */
+    GEMM_MAX_PANELS = 2,    /* of a strip with two tile-rows, or of codes that are two nibbles */
+    GEMM_MIN_COLUMNS = 96,  /* so that unpacking stays a small part; long rows then stream from L3 */
+    GEMM_MAX_COLUMNS = 384, /* so that their sums stay in L2 as well */
+    GEMM_CHUNK_GROUPS = GEMM_TRIT_MOST / 4 + 1 /* of 16 */
 };
+
+/* Steps of a panel: as many as L1 has room for in n_panels, a power of two, since rows and groups mostly are. */
+static inline uint32_t crumb_gemm_panel_steps(uint32_t n_panels, bool trits, const crumb_caches *caches) {
+    const uint32_t fit = caches->l1_bytes / 4 * 3 / (n_panels * GEMM_STEP_BYTES);
+    if (trits) return fit < GEMM_TRIT_UNIT ? GEMM_TRIT_UNIT : fit > GEMM_TRIT_MOST ? GEMM_TRIT_MOST : fit;
+    uint32_t steps = GEMM_MOST_STEPS;
+    while (steps > GEMM_LEAST_STEPS && steps > fit) steps /= 2;
+    return steps;
+}
+
+/* Steps of K per panel for groups of group_steps: whole groups where they are smaller. */
+static inline uint32_t crumb_gemm_chunk_steps(uint32_t group_steps, uint32_t n_panels, bool trits,
+                                              const crumb_cpu_knobs *knobs) {
+    const crumb_caches caches = crumb_caches_get();
+    const uint32_t most = knobs->steps ? knobs->steps : crumb_gemm_panel_steps(n_panels, trits, &caches);
+    if (trits) return most < GEMM_TRIT_UNIT ? GEMM_TRIT_UNIT : most / GEMM_TRIT_UNIT * GEMM_TRIT_UNIT;
+    return group_steps < most ? most / group_steps * group_steps : most;
+}
 
 /* The most columns (rows of activations) per block for K. */
 static inline uint32_t crumb_gemm_most_columns(uint32_t k_padded, const crumb_cpu_knobs *knobs) {
-    uint32_t fit = (knobs->block_kb ? knobs->block_kb << 10 : GEMM_BLOCK_BYTES) / k_padded;
+    const crumb_caches caches = crumb_caches_get();
+    uint32_t fit = (knobs->block_kb ? knobs->block_kb << 10 : caches.l2_bytes / 4 * 3) / k_padded;
     uint32_t least = knobs->columns ? knobs->columns : GEMM_MIN_COLUMNS;
     if (fit < least) fit = least;
     return fit > GEMM_MAX_COLUMNS ? GEMM_MAX_COLUMNS : fit / CRUMB_INTERLEAVE_ROWS * CRUMB_INTERLEAVE_ROWS;

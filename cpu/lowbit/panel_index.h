@@ -77,7 +77,7 @@ SIMD_INLINE void panel_step(const uint8_t *positions, uint8_t *out) {
     }
 }
 
-/* Two lines are five steps; panels begin there (GEMM_TRIT_STEPS). */
+/* Two lines are five steps; panels begin there (GEMM_TRIT_UNIT). */
 static void panel_t5(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out) {
     const uint32_t unit_steps = 5;
     const size_t next = (size_t)(step1 - step0) / unit_steps * 2 * CRUMB_INDEX_LINE_BYTES;

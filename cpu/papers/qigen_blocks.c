@@ -1,5 +1,6 @@
 #include "cpu/papers/qigen_blocks.h"
 
+#include "cpu/caches.h"
 #include "host/base/checked.h"
 #include "host/lowbit/tile.h"
 
@@ -34,9 +35,10 @@ crumb_qigen_blocks crumb_qigen_choose(unsigned bits, uint32_t k, uint32_t m, uin
 
 crumb_qigen_blocks crumb_qigen_blocks_of(const crumb_matrix *w) {
     const uint32_t k = (uint32_t)crumb_round_up(w->k, CRUMB_TILE_K), step = w->group < k ? w->group : CRUMB_TILE_K;
-    crumb_qigen_blocks blocks = crumb_qigen_choose(w->bits, k, w->m, step, CRUMB_QIGEN_STRIP, CRUMB_QIGEN_CACHE_BITS);
+    const uint64_t cache_bits = 8 * (uint64_t)crumb_caches_get().l1_bytes;
+    crumb_qigen_blocks blocks = crumb_qigen_choose(w->bits, k, w->m, step, CRUMB_QIGEN_STRIP, cache_bits);
     if (blocks.mb) return blocks;
-    return crumb_qigen_choose(w->bits, k, w->m, CRUMB_TILE_K, CRUMB_QIGEN_STRIP, CRUMB_QIGEN_CACHE_BITS);
+    return crumb_qigen_choose(w->bits, k, w->m, CRUMB_TILE_K, CRUMB_QIGEN_STRIP, cache_bits);
 }
 
 /* Every second bit of code. */

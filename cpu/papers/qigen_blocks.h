@@ -11,8 +11,7 @@ enum {
     CRUMB_QIGEN_REGISTERS = 16,
     CRUMB_QIGEN_MU = 2,
     CRUMB_QIGEN_TU = 4,
-    CRUMB_QIGEN_STRIP = 8 * CRUMB_QIGEN_TU, /* outputs */
-    CRUMB_QIGEN_CACHE_BITS = 32 * 1024 * 8  /* the smallest L1 of CPUs with AVX2: packed weights serve any of them */
+    CRUMB_QIGEN_STRIP = 8 * CRUMB_QIGEN_TU /* outputs */
 };
 
 /* Left sides of the inequalities (4), in registers, and (5), in bits. */
@@ -28,7 +27,7 @@ typedef struct crumb_qigen_blocks {
 crumb_qigen_blocks crumb_qigen_choose(unsigned bits, uint32_t k, uint32_t m, uint32_t step_k, uint32_t step_m,
                                       uint64_t cache_bits);
 
-/* The blocks for a matrix: of whole groups where one fits. */
+/* The blocks for a matrix, in the machine's L1 (cpu/caches.h): of whole groups where one fits. */
 crumb_qigen_blocks crumb_qigen_blocks_of(const crumb_matrix *w);
 
 /* All blocks of a matrix along the Z curve, those at the edges cut to what is there: K padded to 32, M to strips. */

@@ -202,9 +202,11 @@ static void kernels_equal_reference_on_random_layers(void **state) {
 }
 
 /* A prompt's rows are more than one block of a GEMM's columns, of which the last may be smaller; up to as many rows as
- * the largest prompts have. */
+ * the largest prompts have. Blocks and chunks of K as for other machines' caches. */
 static void gemms_take_blocks_of_columns(void **state) {
     (void)state;
+    static const crumb_caches caches[] = {{.l1_bytes = 32 << 10, .l2_bytes = 512 << 10},
+                                          {.l1_bytes = 8 << 10, .l2_bytes = 64 << 10}}; /* chunks of 32 and 64 steps */
     static const struct {
         uint32_t m, k, n;
     } shapes[] = {{17, 96, 800}, {33, 2304, 200}, {16, 64, 4096}};
@@ -223,9 +225,11 @@ static void gemms_take_blocks_of_columns(void **state) {
                                     .has_min = meaning % 4 < 2};
             if (p.group && p.k % p.group) p.group = 0;
             if (p.group == 16) p.act_group = 16;
+            crumb_caches_set(&caches[((size_t)meaning / 2 + i) % 2]);
             assert_true(crumb_gemm_block_columns(p.n, p.k, &(crumb_cpu_knobs){0}) < p.n);
             compare_case(&p, check_all_rows);
         }
+    crumb_caches_set(NULL);
 }
 
 /* All codes those of the largest value and all activations the largest or smallest: the bound that each row of
