@@ -69,9 +69,8 @@ typedef struct crumb_cpu_knobs {
     uint32_t streams;    /* GEMV: tile-rows read at once: 1, 2, 4 */
     uint32_t near_bytes; /* GEMV: how far ahead in each stream lines are fetched into L1 */
     uint32_t far_kb;     /* GEMV: and into L2; the default is not at all */
-    uint32_t block_kb;   /* GEMM: activations of a block of columns */
-    uint32_t columns;    /* GEMM: the fewest of a block */
-    uint32_t steps;      /* GEMM: of a panel */
+    uint32_t columns;    /* GEMM: the most of a block; the default follows L2 */
+    uint32_t steps;      /* GEMM: of a panel; the default follows L1 */
     uint32_t share;      /* a chunk is 1 / (share * threads) of what is left */
 } crumb_cpu_knobs;
 
@@ -91,8 +90,10 @@ typedef struct crumb_linear_args {
     void *scratch;     /* per thread, at least the row's scratch_bytes, 64-byte aligned */
     size_t scratch_bytes;
     crumb_cpu_knobs knobs;
-    const void *packed;   /* for a kernel with a layout of its own: what its pack and prepare have made */
-    const void *prepared; /* of w and of all n rows of activations */
+    crumb_cpu_knobs *effect; /* not NULL: nothing is computed, but told what this call would make of the knobs, for
+                              * kernels that have any; y, weights and activations need not be there */
+    const void *packed;      /* for a kernel with a layout of its own: what its pack and prepare have made */
+    const void *prepared;    /* of w and of all n rows of activations */
 } crumb_linear_args;
 
 typedef void crumb_linear_fn(const crumb_linear_args *args);

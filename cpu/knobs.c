@@ -17,11 +17,11 @@ typedef struct knob {
     {name, offsetof(crumb_cpu_knobs, field), {__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)}
 
 /* The first value of each is 0, the default. */
-static const knob gemv_knobs[] = {KNOB("streams", streams, 0, 1, 2, 4), KNOB("near", near_bytes, 0, 512, 1024, 4096),
-                                  KNOB("far", far_kb, 0, 16, 64), KNOB("share", share, 0, 1, 4)};
-static const knob gemm_knobs[] = {KNOB("block", block_kb, 0, 128, 192, 256, 512, 768),
-                                  KNOB("columns", columns, 0, 48, 192), KNOB("steps", steps, 0, 128),
-                                  KNOB("share", share, 0, 1, 4)};
+static const knob gemv_knobs[] = {KNOB("streams", streams, 0, 1, 2, 4),
+                                  KNOB("near", near_bytes, 0, 256, 512, 1024, 1536, 3072, 6144),
+                                  KNOB("far", far_kb, 0, 16, 32, 64, 128), KNOB("share", share, 0, 1, 3, 4)};
+static const knob gemm_knobs[] = {KNOB("columns", columns, 0, 48, 72, 96, 132, 192, 264, 384),
+                                  KNOB("steps", steps, 0, 64, 96, 128, 192, 256), KNOB("share", share, 0, 1, 3, 4, 6)};
 
 static const knob *knobs_of(crumb_cpu_op op, size_t *n) {
     *n = op == CRUMB_CPU_GEMV ? sizeof gemv_knobs / sizeof *gemv_knobs : sizeof gemm_knobs / sizeof *gemm_knobs;

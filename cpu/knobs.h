@@ -4,7 +4,8 @@
 
 #include "cpu/kernels.h"
 
-/* All combinations of an op's knobs; number 0 is the default. */
+/* All combinations of an op's knobs; number 0 is the default. Several may come to the same for a problem: what a kernel
+ * makes of them it says itself (crumb_linear_args.effect). */
 size_t crumb_cpu_knobs_count(crumb_cpu_op op);
 crumb_cpu_knobs crumb_cpu_knobs_candidate(crumb_cpu_op op, size_t number);
 

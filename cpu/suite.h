@@ -30,6 +30,8 @@ crumb_status crumb_suite_bench_run(crumb_kernel_bench *bench, size_t kernel, con
                                    double *ns, crumb_error *err);
 crumb_status crumb_suite_bench_run_near(crumb_kernel_bench *bench, size_t kernel, double *ns, double *share,
                                         crumb_error *err);
+void crumb_suite_setting_effect(const crumb_kernel_machine *machine, size_t kernel, const char *knobs,
+                                const crumb_kernel_problem *problem, char effect[CRUMB_KNOBS_BYTES]);
 uint64_t crumb_suite_bench_bytes(const crumb_kernel_bench *bench, size_t kernel);
 /* On the machine's threads; its tier is that of the kernel last recorded. */
 crumb_device *crumb_suite_device(crumb_kernel_machine *machine);

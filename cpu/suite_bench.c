@@ -11,6 +11,7 @@
 #include "host/base/thread.h"
 #include "scheduler/chunks.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- the machine ------------------------------------------------------------------------------------------- */
@@ -151,13 +152,31 @@ crumb_status crumb_suite_run(crumb_kernel_machine *machine, size_t kernel, const
     return CRUMB_OK;
 }
 
+/* Tile-rows that an item takes a multiple of. */
+static uint32_t unit_of(const crumb_cpu_kernel *row) {
+    return row->layout ? row->layout->rows / CRUMB_TILE_ROWS : 1;
+}
+
+/* As a plan cuts chunks: their number and, but for the first, where they begin in units. */
+static uint32_t cut(const crumb_cpu_kernel *row, const crumb_matrix *w, uint32_t share, int n_threads,
+                    uint32_t bounds[MAX_CHUNKS + 1]) {
+    const uint32_t n_units = (uint32_t)crumb_div_up(crumb_div_up(w->m, CRUMB_TILE_ROWS), unit_of(row));
+    const uint64_t unit_bytes = (uint64_t)unit_of(row) * CRUMB_TILE_ROWS * w->k * w->bits / 8;
+    const uint32_t step = row->op == CRUMB_CPU_GEMM ? CRUMB_STRIP_TILES : 1;
+    uint32_t n = 0;
+    bounds[0] = 0;
+    for (uint32_t at = 0; at < n_units && n < MAX_CHUNKS; bounds[++n] = at)
+        at = n + 1 == MAX_CHUNKS ? n_units : crumb_chunk_end(at, n_units, unit_bytes, step, n_threads, share);
+    return n;
+}
+
 /* Points the bench at a kernel, and lays weights and activations out for it. */
 static crumb_status choose(crumb_kernel_bench *b, size_t kernel, const char *knobs, crumb_error *err) {
     const crumb_cpu_kernel *row = crumb_suite_row(kernel);
     b->row = row;
     b->args = crumb_trial_args(&b->trial, b->y, b->trial.params.m);
     b->args.knobs = crumb_cpu_knobs_parse(row->op, knobs);
-    b->unit = row->layout ? row->layout->rows / CRUMB_TILE_ROWS : 1;
+    b->unit = unit_of(row);
     if (row->layout) CRUMB_TRY(crumb_trial_pack(&b->trial, row->layout, &b->args, err));
     return row->op == CRUMB_CPU_GEMM ? crumb_trial_interleave(&b->trial, row->isa, &b->args, err) : CRUMB_OK;
 }
@@ -178,19 +197,6 @@ static double run_once(crumb_kernel_bench *b) {
     return (double)(crumb_now_ns() - began);
 }
 
-/* As a plan cuts chunks. */
-static void cut(crumb_kernel_bench *b) {
-    const uint32_t n_units = (uint32_t)crumb_div_up(b->args.tile1, b->unit);
-    const uint64_t unit_bytes = (uint64_t)b->unit * CRUMB_TILE_ROWS * b->trial.w.k * b->trial.w.bits / 8;
-    const uint32_t step = b->row->op == CRUMB_CPU_GEMM ? CRUMB_STRIP_TILES : 1;
-    b->n_items = 0;
-    for (uint32_t at = 0; at < n_units && b->n_items < MAX_CHUNKS; b->bounds[++b->n_items] = at)
-        at = b->n_items + 1 == MAX_CHUNKS
-                 ? n_units
-                 : crumb_chunk_end(at, n_units, unit_bytes, step, crumb_suite_machine_threads(b->machine),
-                                   b->args.knobs.share);
-}
-
 crumb_status crumb_suite_bench_run(crumb_kernel_bench *b, size_t kernel, const char *knobs, unsigned how, double *ns,
                                    crumb_error *err) {
     CRUMB_TRY(choose(b, kernel, knobs, err));
@@ -201,7 +207,7 @@ crumb_status crumb_suite_bench_run(crumb_kernel_bench *b, size_t kernel, const c
         flush(w->scales, scale_bytes(w));
         flush(w->mins, scale_bytes(w));
     }
-    cut(b);
+    b->n_items = cut(b->row, w, b->args.knobs.share, crumb_suite_machine_threads(b->machine), b->bounds);
     crumb_probe_wake(b->machine->probe);
     *ns = run_once(b);
     return CRUMB_OK;
@@ -230,4 +236,29 @@ uint64_t crumb_suite_bench_bytes(const crumb_kernel_bench *b, size_t kernel) {
     const crumb_cpu_layout *layout = crumb_suite_row(kernel)->layout;
     const crumb_matrix *w = &b->trial.w;
     return (layout ? layout->packed_bytes(w) : b->trial.codes_bytes) + scale_bytes(w) * (w->mins ? 2 : 1);
+}
+
+/* The kernel says what it makes of its knobs, and chunks are told by a hash of where they begin. */
+void crumb_suite_setting_effect(const crumb_kernel_machine *machine, size_t kernel, const char *knobs,
+                                const crumb_kernel_problem *problem, char effect[CRUMB_KNOBS_BYTES]) {
+    const crumb_cpu_kernel *row = crumb_suite_row(kernel);
+    const crumb_trial_params params = crumb_problem_trial(problem);
+    const crumb_matrix w = crumb_problem_matrix(problem);
+    const uint32_t k_padded = (uint32_t)crumb_round_up(w.k, CRUMB_TILE_K);
+    const bool by_row = params.act != CRUMB_ACT_GROUP;
+    crumb_cpu_knobs used = crumb_cpu_knobs_parse(row->op, knobs);
+    uint32_t bounds[MAX_CHUNKS + 1], hash = 2166136261u;
+    const int n_threads = machine ? crumb_suite_machine_threads(machine) : 1;
+    const uint32_t n = cut(row, &w, used.share, n_threads, bounds);
+    for (uint32_t i = 0; i < n; i++) hash = (hash ^ bounds[i]) * 16777619u;
+    if (row->rank >= 0 && row->isa != CRUMB_ISA_SCALAR)
+        row->run(&(crumb_linear_args){
+            .w = &w,
+            .x = {.k_padded = k_padded, .row_scale = by_row, .group = by_row ? w.group : params.act_group},
+            .n = problem->n,
+            .tile1 = (uint32_t)crumb_div_up(w.m, CRUMB_TILE_ROWS),
+            .knobs = used,
+            .effect = &used});
+    snprintf(effect, CRUMB_KNOBS_BYTES, "%u %u %u %u %u %u %08x", used.streams, used.near_bytes, used.far_kb,
+             used.columns, used.steps, n, hash);
 }

@@ -169,10 +169,16 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     const gemm_loops *loops = gemm_loops_of(bits, width != bits);
     const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded, &a->knobs);
     gemm_block b = {.a = a, .s = shape_of(a, bits), .unpack = unpack, .stride = most};
-    if (width != bits) b.table = codebook_table(a->w->codebook);
     b.most_code = gemm_most_code(a->w, width);
     b.chunk_steps = crumb_gemm_chunk_steps(b.s.group_steps, (uint32_t)(GEMM_TILES * gemm_parts(width)),
                                            unpack == panel_t5, &a->knobs);
+    if (a->effect) {
+        const uint32_t n_steps = b.s.n_blocks * BLOCK_STEPS;
+        *a->effect = (crumb_cpu_knobs){
+            .columns = most, .steps = b.chunk_steps < n_steps ? b.chunk_steps : n_steps, .share = a->knobs.share};
+        return;
+    }
+    if (width != bits) b.table = codebook_table(a->w->codebook);
     const gemm_groups groups = gemm_groups_of(a->x.group);
     if (gemm_has_byte_halves(bits, groups)) b.unpack = panel_u8_halves;
     if (a->packed) b.s.tile_bytes = (size_t)crumb_index_lines(a->w) * CRUMB_INDEX_LINE_BYTES;

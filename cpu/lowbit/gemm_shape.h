@@ -14,12 +14,13 @@ enum {
     GEMM_STEP_BYTES = CRUMB_TILE_ROWS * 4, /* of a panel: four k of a tile-row */
     GEMM_MOST_STEPS = 256,                 /* of a panel: larger ones gain nothing */
     GEMM_LEAST_STEPS = 32,
-    GEMM_TRIT_UNIT = 40, /* of ternary bytes panels begin at multiples of 8 steps and of 5 (panel_index.h) */
-    GEMM_TRIT_MOST = 7 * GEMM_TRIT_UNIT,           /* reach (dot16.h) counts 500 steps at most */
+    /* Panels of ternary bytes begin at multiples of 8 steps and of 5 (panel_index.h); reach (dot16.h) counts 500. */
+    GEMM_TRIT_UNIT = 40,
+    GEMM_TRIT_MOST = 7 * GEMM_TRIT_UNIT,
     GEMM_PANEL = GEMM_TRIT_MOST * GEMM_STEP_BYTES, /* bytes that a tile-row's panel has room for */
-    GEMM_MAX_PANELS = 2,    /* of a strip with two tile-rows, or of codes that are two nibbles */
-    GEMM_MIN_COLUMNS = 96,  /* so that unpacking stays a small part; long rows then stream from L3 */
-    GEMM_MAX_COLUMNS = 384, /* so that their sums stay in L2 as well */
+    GEMM_MAX_PANELS = 2,                           /* of a strip with two tile-rows, or of codes that are two nibbles */
+    GEMM_MIN_COLUMNS = 96,                     /* so that unpacking stays a small part; long rows then stream from L3 */
+    GEMM_MAX_COLUMNS = 384,                    /* so that their sums stay in L2 as well */
     GEMM_CHUNK_GROUPS = GEMM_TRIT_MOST / 4 + 1 /* of 16 */
 };
 
@@ -44,9 +45,8 @@ static inline uint32_t crumb_gemm_chunk_steps(uint32_t group_steps, uint32_t n_p
 /* The most columns (rows of activations) per block for K. */
 static inline uint32_t crumb_gemm_most_columns(uint32_t k_padded, const crumb_cpu_knobs *knobs) {
     const crumb_caches caches = crumb_caches_get();
-    uint32_t fit = (knobs->block_kb ? knobs->block_kb << 10 : caches.l2_bytes / 4 * 3) / k_padded;
-    uint32_t least = knobs->columns ? knobs->columns : GEMM_MIN_COLUMNS;
-    if (fit < least) fit = least;
+    uint32_t fit = knobs->columns ? knobs->columns : caches.l2_bytes / 4 * 3 / k_padded;
+    if (!knobs->columns && fit < GEMM_MIN_COLUMNS) fit = GEMM_MIN_COLUMNS;
     return fit > GEMM_MAX_COLUMNS ? GEMM_MAX_COLUMNS : fit / CRUMB_INTERLEAVE_ROWS * CRUMB_INTERLEAVE_ROWS;
 }
 

@@ -235,6 +235,11 @@ SIMD_INLINE void gemv_prefetch(const crumb_linear_args *a, uint32_t n, uint32_t 
     if (a->add) __builtin_prefetch(a->add + n * a->add_stride + (size_t)tile * CRUMB_TILE_ROWS, 0);
 }
 
+/* How far ahead lines are fetched into L1. */
+SIMD_INLINE size_t gemv_near(const crumb_linear_args *a, int streams) {
+    return a->knobs.near_bytes ? a->knobs.near_bytes : GEMV_AHEAD_BYTES / (size_t)streams;
+}
+
 static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv_pass *pass) {
     gemv_operands o; /* not cleared as a whole: it is large, and this runs every few microseconds */
     o.q = pass->q + (pass->n0 - pass->q_row) * pass->q_stride;
@@ -242,7 +247,7 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
     o.mul = a->w->mul;
     o.max_code = a->w->max_code;
     o.table = pass->table;
-    o.near = a->knobs.near_bytes ? a->knobs.near_bytes : GEMV_AHEAD_BYTES / (size_t)pass->streams;
+    o.near = gemv_near(a, pass->streams);
     o.far = (size_t)a->knobs.far_kb << 10;
     gemv_scales scales;
     scales.served = scales.supers_served = 0;
@@ -301,26 +306,46 @@ SIMD_INLINE void gemv_take_halves(const crumb_linear_args *a, gemv_pass *pass) {
     pass->q_row = pass->n0;
 }
 
+/* For who asks what the knobs come to (crumb_linear_args.effect). */
+static inline void gemv_tell(const crumb_linear_args *a, int streams) {
+    *a->effect = a->knobs;
+    a->effect->streams = (uint32_t)streams;
+    a->effect->near_bytes = (uint32_t)gemv_near(a, streams);
+}
+
+/* The streams of a pass over K, and its sums. */
+static inline void gemv_choose(const crumb_linear_args *a, const shape *s, int bits, int width,
+                               const gemv_variants *variants, gemv_pass *pass) {
+    pass->streams = gemv_streams(width, pass->columns);
+    if (has_halves(s)) {
+        pass->streams = gemv_half_streams(bits, pass->columns);
+        pass->sums = variants->half[pass->columns - 1];
+        return;
+    }
+    if (pass->columns == 1 && a->knobs.streams && !is_split(bits)) pass->streams = (int)a->knobs.streams;
+    pass->sums = variants->any[pass->columns == 2 ? GEMV_TWO_COLUMNS : pass->streams / 2];
+}
+
 static inline void gemv(const crumb_linear_args *a, int bits, int width, const gemv_variants *variants) {
     const shape s = shape_of(a, bits);
     const uint32_t unit_steps = has_halves(&s) ? BLOCK_STEPS : s.group_steps;
     gemv_pass pass = {.zero = zero_point(a->w),
-                      .table = width == bits ? v_zero() : codebook_table(a->w->codebook),
+                      .table = v_zero(),
+                      .columns = a->n % 2 ? 1 : 2, /* of the last pass */
                       .group_lines = unit_steps * (uint32_t)bits / BLOCK_STEPS,
                       .q = a->x.q,
                       .q_stride = a->x.k_padded};
+    if (a->effect) {
+        gemv_choose(a, &s, bits, width, variants, &pass);
+        gemv_tell(a, pass.streams);
+        return;
+    }
+    if (width != bits) pass.table = codebook_table(a->w->codebook);
     for (uint32_t n = 0; n < a->n; n += (uint32_t)pass.columns) {
         pass.n0 = n;
         pass.columns = a->n - n >= 2 ? 2 : 1;
-        pass.streams = gemv_streams(width, pass.columns);
-        if (has_halves(&s)) {
-            pass.streams = gemv_half_streams(bits, pass.columns);
-            pass.sums = variants->half[pass.columns - 1];
-            if (bits == 8) gemv_take_halves(a, &pass);
-        } else {
-            if (pass.columns == 1 && a->knobs.streams && !is_split(bits)) pass.streams = (int)a->knobs.streams;
-            pass.sums = variants->any[pass.columns == 2 ? GEMV_TWO_COLUMNS : pass.streams / 2];
-        }
+        gemv_choose(a, &s, bits, width, variants, &pass);
+        if (has_halves(&s) && bits == 8) gemv_take_halves(a, &pass);
         gemv_run_streams(a, &s, &pass, n + (uint32_t)pass.columns);
     }
 }

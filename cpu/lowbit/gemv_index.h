@@ -145,6 +145,10 @@ static inline void gemv_index(const crumb_linear_args *a, int bits, gemv_sums_fn
                       .group_lines = n_lines / s.n_groups,
                       .q = a->prepared,
                       .q_stride = (size_t)n_lines * TABLES_LINE_BYTES};
+    if (a->effect) {
+        gemv_tell(a, pass.streams);
+        return;
+    }
     pass.sums = variants[pass.streams / 2];
     gemv_run_streams(a, &s, &pass, a->n);
 }

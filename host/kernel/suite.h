@@ -98,6 +98,10 @@ struct crumb_kernel_suite {
     /* Whether it works for a problem: kernels that take the problem may not with every setting. NULL: they do. */
     bool (*setting_takes)(const crumb_kernel_machine *machine, size_t kernel, const char *knobs,
                           const crumb_kernel_problem *problem);
+    /* What a setting comes to for a problem: settings that run the same program, cut in the same way, are told by the
+     * same text. NULL: each setting is a program of its own. */
+    void (*setting_effect)(const crumb_kernel_machine *machine, size_t kernel, const char *knobs,
+                           const crumb_kernel_problem *problem, char effect[CRUMB_KNOBS_BYTES]);
     /* What a measurement holds for: the device with its driver, its tier, and a hash of the kernels' text. */
     void (*identify)(const crumb_kernel_machine *machine, char device[96], char target[32], char source[20]);
     /* Everything that the backend knows of the device, line by line; NULL: nothing more than its listing. */

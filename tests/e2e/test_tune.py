@@ -1,10 +1,15 @@
 """crumb tune: measuring, keeping, showing, moving and using what was measured."""
+import fcntl
 import json
 import os
+import pty
+import re
+import subprocess
 import tempfile
+import termios
 import unittest
 
-from command import MODEL, CommandTest
+from command import COMMAND, MODEL, CommandTest, environment
 
 TIERS = ["scalar", "avx2", "avxvnni", "avxvnniint8", "avx512ymm", "avx512vnni"]
 SHAPE = ["--bits", "1.58", "--shape", "256x512x1", "-t", "1"]
@@ -39,6 +44,48 @@ class Tune(CommandTest):
         self.assertIn(first["kernel"], self.tune("show").stdout)
         self.assertRegex(self.tune("prune").stdout, rf"^{len(records) - 1} measurements removed")
         self.assertEqual([r["knobs"] for r in self.exported()], [first["knobs"]])
+
+    def test_each_family_has_a_hundred_programs(self):
+        """Of one kernel, by itself: the shapes of Falcon3 1B, and of groups of 32 and 128."""
+        for shape, op in (("8192x2048x1", "gemv"), ("2048x8192x1", "gemv"), ("512x2048x512", "gemm"), ("256x8192x512", "gemm")):
+            for bits, group in ((1.58, 0), (2, 128), (3, 32), (4, 32), (8, 0)):
+                done = json.loads(self.tune("--shape", shape, "--bits", bits, "--group", group, "-t", 2, "--op", op,
+                                            "--kernel", "__avx2", "--budget", "0.001s", "--json").stdout)
+                self.assertGreaterEqual(done["candidates"], 100, (shape, bits, group))
+
+    def until(self, terminal, pattern):
+        """What a terminal shows until the pattern is seen, or to the end."""
+        seen = b""
+        try:
+            while not (pattern and re.search(pattern, seen)) and (part := os.read(terminal, 4096)):
+                seen += part
+        except OSError:  # what a terminal says whose other end is closed
+            pass
+        return seen
+
+    def test_the_bar_says_what_leads_and_an_interrupt_keeps_what_is_measured(self):
+        many = ["--bits", "8", "--shape", "8192x2048x1", "-t", "1", "--op", "gemv"]
+        terminal, end = pty.openpty()
+        process = subprocess.Popen([COMMAND, "tune", *many, "--budget", "20s", "--tuning", self.database], stdin=end,
+                                   stdout=end, stderr=end, env=environment(TERM="xterm"), start_new_session=True,
+                                   preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(end)
+        seen = self.until(terminal, rb"\r[^\r]* \d+ left, best \d\.\d{3} \[#*\.*\] +\d+%")
+        os.write(terminal, b"\x03")
+        seen += self.until(terminal, None)
+        os.close(terminal)
+        self.assertEqual(process.wait(), 130, seen)
+        self.assertRegex(seen.decode(), r"u8 8192x2048x1, [^\r]*: \d+ of \d+ checked \[#*\.*\] +\d+%")
+        kept = self.exported()
+        self.assertGreater(len(kept), 0)
+        self.assertIn(1, [r["ratio"] for r in kept if not r["knobs"]])  # the default, which the others are compared with
+        done = json.loads(self.tune(*many, "--budget", "8s", "--json").stdout)
+        self.assertLess(len(kept), done["candidates"])
+        self.assertLessEqual(done["measured"], done["candidates"] - len(kept) + 1)  # the default is timed again
+        now = {(r["kernel"], r["knobs"]): r for r in self.exported()}
+        self.assertEqual(len(now), len(kept) + done["measured"] - 1)
+        again = [r for r in kept if now[r["kernel"], r["knobs"]] != r]
+        self.assertTrue(all(r["ratio"] == 1 or now[r["kernel"], r["knobs"]]["rounds"] == 25 for r in again), again)
 
     def test_what_leads_is_measured_once_more(self):
         self.tune(*SHAPE, "--op", "gemv", "--fraction", "0.05")

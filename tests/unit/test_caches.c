@@ -33,7 +33,8 @@ static void put(const char *root, int cpu, const char *name, const char *text) {
 
 static void put_cache(const char *root, int cpu, int index, const char *level, const char *type, const char *size,
                       const char *shared) {
-    const char *const names[] = {"level", "type", "size", "shared_cpu_list"}, *const texts[] = {level, type, size, shared};
+    const char *const names[] = {"level", "type", "size", "shared_cpu_list"};
+    const char *const texts[] = {level, type, size, shared};
     for (int i = 0; i < 4; i++) {
         char name[64];
         snprintf(name, sizeof name, "cache/index%d/%s", index, names[i]);
@@ -95,7 +96,7 @@ static void panels_follow_l1(void **state) {
     (void)state;
     static const struct {
         uint32_t l1_kb, one, two, trits_one, trits_two;
-    } cases[] = {{4, 32, 32, 40, 40},     {8, 64, 32, 80, 40},      {16, 128, 64, 160, 80},
+    } cases[] = {{4, 32, 32, 40, 40},      {8, 64, 32, 80, 40},      {16, 128, 64, 160, 80},
                  {32, 256, 128, 280, 160}, {48, 256, 256, 280, 280}, {192, 256, 256, 280, 280}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const crumb_caches caches = {.l1_bytes = cases[i].l1_kb << 10, .l2_bytes = 512 << 10};
@@ -125,7 +126,7 @@ static void columns_follow_l2(void **state) {
         crumb_caches_set(&caches);
         assert_int_equal(crumb_gemm_most_columns(2048, &no_knobs), cases[i].at_2048);
         assert_int_equal(crumb_gemm_most_columns(8192, &no_knobs), cases[i].at_8192);
-        assert_int_equal(crumb_gemm_most_columns(2048, &(crumb_cpu_knobs){.block_kb = 512}), 252);
+        assert_int_equal(crumb_gemm_most_columns(2048, &(crumb_cpu_knobs){.columns = 132}), 132);
         assert_true(crumb_gemm_scratch_bytes(8192, &no_knobs) >= scratch);
         scratch = crumb_gemm_scratch_bytes(8192, &no_knobs);
     }

@@ -46,7 +46,7 @@ const cli_subcommand cli_subcommands[] = {
      "Times the settings of the kernels on this machine, for the shapes of a model (-m) or for those that are given, "
      "and "
      "keeps what it measures in a database that every later run reads. Each candidate is checked for correctness "
-     "first. "
+     "first; settings that come to the same program for a shape are one candidate. "
      "Ctrl-C keeps all that is measured, and another run goes on there. show: the best of each problem; export: all "
      "measurements, as JSON lines; import: those of a file, verified again; prune: keep only the best. With --backend "
      "cl, --backend ze "

@@ -23,7 +23,7 @@ enum {
 
 typedef struct candidate {
     size_t kernel;
-    char knobs[CRUMB_KNOBS_BYTES];
+    char knobs[CRUMB_KNOBS_BYTES], effect[CRUMB_KNOBS_BYTES];
     double ratios[CONFIRM_ROUNDS], ns[CONFIRM_ROUNDS]; /* of this stage's rounds */
     uint32_t n_rounds;
     double ratio; /* median; stays when the candidate is out */
@@ -39,6 +39,7 @@ typedef struct tuner {
     uint64_t deadline_ns, began_ns;
     candidate *candidates; /* [0] is the default; those still in the race come first */
     size_t n, n_alive;
+    double leads; /* the best ratio so far, of this stage or of what was known before */
     tune_outcome *outcome;
 } tuner;
 
@@ -54,23 +55,37 @@ static bool time_is_up(const tuner *t) {
     return crumb_now_ns() >= t->deadline_ns || cli_interrupted(NULL);
 }
 
-static void show_progress(const tuner *t) {
+/* n_checked 0: candidates are timed. */
+static void show_progress(const tuner *t, size_t n_checked) {
     static char label[160];
     char name[96];
     double fraction = (double)(crumb_now_ns() - t->began_ns) / (double)(t->deadline_ns - t->began_ns + 1);
     tune_problem_name(&t->key, name);
-    snprintf(label, sizeof label, "%.90s: %zu left, best %.3f", name, t->n_alive, t->outcome->best.ratio);
+    if (n_checked)
+        snprintf(label, sizeof label, "%.90s: %zu of %zu checked", name, n_checked, t->n_alive);
+    else
+        snprintf(label, sizeof label, "%.90s: %zu left, best %.3f", name, t->n_alive, t->leads);
     cli_progress(label, (float)(fraction < 1 ? fraction : 1));
 }
 
 /* ---- candidates -------------------------------------------------------------------------------------------- */
 
-/* One of a kernel's settings, where it is not the default and works for the problem. */
+/* Whether there is a candidate already that runs the same program. */
+static bool is_known(const tuner *t, size_t kernel, const char *effect) {
+    for (size_t i = 0; i < t->n; i++)
+        if (t->candidates[i].kernel == kernel && strcmp(t->candidates[i].effect, effect) == 0) return true;
+    return false;
+}
+
+/* One of a kernel's settings, where it works for the problem and is none of those before by another name. */
 static crumb_status add_candidate(tuner *t, size_t kernel, const char *knobs, crumb_error *err) {
     const crumb_kernel_suite *suite = t->choice->suite;
-    const bool standard = t->n > 0 && t->candidates[0].kernel == kernel && strcmp(t->candidates[0].knobs, knobs) == 0;
-    if (standard || (suite->setting_takes && !suite->setting_takes(t->choice->machine, kernel, knobs, t->problem)))
+    char effect[CRUMB_KNOBS_BYTES];
+    snprintf(effect, sizeof effect, "%s", knobs);
+    if (suite->setting_takes && t->n && !suite->setting_takes(t->choice->machine, kernel, knobs, t->problem))
         return CRUMB_OK;
+    if (suite->setting_effect) suite->setting_effect(t->choice->machine, kernel, knobs, t->problem, effect);
+    if (is_known(t, kernel, effect)) return CRUMB_OK;
     if ((t->n & (t->n - 1)) == 0) { /* full at powers of two */
         size_t capacity = t->n ? 2 * t->n : 1;
         candidate *grown = realloc(t->candidates, capacity * sizeof *grown);
@@ -80,6 +95,7 @@ static crumb_status add_candidate(tuner *t, size_t kernel, const char *knobs, cr
     candidate *c = &t->candidates[t->n++];
     *c = (candidate){.kernel = kernel, .ratio = 1};
     snprintf(c->knobs, sizeof c->knobs, "%s", knobs);
+    memcpy(c->effect, effect, sizeof effect);
     return CRUMB_OK;
 }
 
@@ -105,25 +121,30 @@ static void shuffle(tuner *t, uint64_t random) {
     }
 }
 
+/* In an order by chance the first are any. */
+static void keep_fraction(tuner *t) {
+    const double wanted = (double)(t->n - 1) * t->choice->options->fraction;
+    const size_t n = wanted > 1 ? (size_t)wanted : 1;
+    if (t->n > 1 && n < t->n - 1) t->n = n + 1;
+}
+
 static crumb_status list_candidates(tuner *t, crumb_error *err) {
     const crumb_kernel_suite *suite = t->choice->suite;
     const crumb_kernel_machine *machine = t->choice->machine;
     const size_t standard = kernels_chosen(t->choice, t->problem);
     char knobs[CRUMB_KNOBS_BYTES] = "";
-    uint64_t random = crumb_now_ns() | 1;
     if (standard == SIZE_MAX) return CRUMB_OK;
     if (suite->chosen_knobs) suite->chosen_knobs(machine, t->problem, knobs);
     CRUMB_TRY(add_candidate(t, standard, knobs, err));
     for (size_t i = 0; i < suite->n_kernels(); i++) {
         if (!worth_trying(t, i)) continue;
         for (size_t j = 0; j < suite->n_settings(machine, i); j++) {
-            random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
-            if ((double)(random >> 11) * 0x1p-53 >= t->choice->options->fraction) continue;
             suite->setting(machine, i, j, knobs);
             CRUMB_TRY(add_candidate(t, i, knobs, err));
         }
     }
-    if (suite->compiles) shuffle(t, random);
+    shuffle(t, crumb_now_ns() | 1);
+    keep_fraction(t);
     t->n_alive = t->n > 1 ? t->n : 0;
     return CRUMB_OK;
 }
@@ -155,7 +176,7 @@ static crumb_status drop_wrong(tuner *t, crumb_error *err) {
             t->n_alive = i;
             break;
         }
-        show_progress(t);
+        show_progress(t, i + 1);
         crumb_status status = kernels_check_run(t->choice, c->kernel, c->knobs, &small, i, false, &check, err);
         if (status == CRUMB_OK && check.ok) {
             i++;
@@ -190,20 +211,35 @@ static crumb_status store(tuner *t, candidate *c, crumb_error *err) {
     return crumb_tuning_put(t->db, &r, err);
 }
 
+/* The best of those that are timed: the median of the rounds that a candidate has had in this stage. */
+static double leading(const tuner *t) {
+    double best = 1, ratios[CONFIRM_ROUNDS];
+    for (size_t i = 1; i < t->n_alive; i++) {
+        const candidate *c = &t->candidates[i];
+        memcpy(ratios, c->ratios, sizeof ratios);
+        const double ratio = c->n_rounds ? cli_median(ratios, c->n_rounds) : 1;
+        if (ratio < best) best = ratio;
+    }
+    return best;
+}
+
 /* One stage: `rounds` rounds of all that are left, each beside the default's time of that moment. */
 static crumb_status race(tuner *t, uint32_t rounds, crumb_error *err) {
     double standard = 0;
     for (size_t i = 0; i < t->n_alive; i++) t->candidates[i].n_rounds = 0;
     for (uint32_t round = 0; round < rounds && !time_is_up(t); round++) {
-        show_progress(t);
         for (size_t i = 0; i < t->n_alive && !time_is_up(t); i++) {
             candidate *c = &t->candidates[i];
-            if (i % DEFAULT_EVERY == 0) CRUMB_TRY(time_one(t, &t->candidates[0], &standard, err));
+            if (i % DEFAULT_EVERY == 0) {
+                show_progress(t, 0);
+                CRUMB_TRY(time_one(t, &t->candidates[0], &standard, err));
+            }
             double ns = standard;
             if (i > 0) CRUMB_TRY(time_one(t, c, &ns, err));
             c->ns[c->n_rounds] = ns;
             c->ratios[c->n_rounds++] = ns / standard;
         }
+        t->leads = leading(t);
     }
     for (size_t i = 0; i < t->n_alive; i++) {
         candidate *c = &t->candidates[i];
@@ -288,6 +324,7 @@ static crumb_status search(tuner *t, crumb_error *err) {
              kernels_info(t->choice, t->candidates[0].kernel).name);
     snprintf(t->outcome->best.knobs, sizeof t->outcome->best.knobs, "%s", t->candidates[0].knobs);
     if (!t->choice->options->again) CRUMB_TRY(crumb_tuning_each(t->db, &t->key, mark_known, t, err));
+    t->leads = t->outcome->best.ratio;
     if (t->n_alive > 1) {
         CRUMB_TRY(drop_wrong(t, err));
         CRUMB_TRY(race_all(t, err));
