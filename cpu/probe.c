@@ -307,3 +307,50 @@ double crumb_probe_step(crumb_probe *probe) {
     const double price = median(ns, STEPS - 1);
     return price > 0 ? price : 0;
 }
+
+/* ---- the price of a call --------------------------------------------------------------------------------------- */
+
+enum { CALLS = 500 };
+static const uint64_t call_pause_ns = 5000; /* workers are back and spin, and do not sleep yet */
+static const uint64_t call_limit_ns = 1000000;
+
+/* When a worker came; each on lines of its own. */
+typedef struct arrival {
+    _Alignas(128) _Atomic uint64_t ns; /* 0: not yet */
+} arrival;
+
+static void arrive(void *ctx, int thread) {
+    atomic_store_explicit(&((arrival *)ctx)[thread].ns, crumb_now_ns(), memory_order_release);
+}
+
+static void spin_until(uint64_t ns) {
+    while (crumb_now_ns() < ns) crumb_spin_pause();
+}
+
+/* Whether a worker has come to the call of began_ns, or does so before it is too long. */
+static bool await(arrival *a, uint64_t began_ns, uint64_t *came_ns) {
+    do {
+        *came_ns = atomic_load_explicit(&a->ns, memory_order_acquire);
+    } while (*came_ns < began_ns && crumb_now_ns() - began_ns < call_limit_ns);
+    return *came_ns >= began_ns;
+}
+
+double crumb_probe_call(crumb_probe *probe) {
+    arrival arrivals[CRUMB_POOL_MAX_THREADS];
+    const int n_threads = crumb_pool_threads(probe->pool);
+    const crumb_job job = {.fn = arrive, .ctx = arrivals, .n_threads = n_threads};
+    double ns[CALLS];
+    size_t n = 0;
+    for (int i = 0; i < n_threads; i++) atomic_init(&arrivals[i].ns, 0);
+    crumb_probe_wake(probe);
+    for (int i = 0; i < CALLS && n_threads > 1; i++) {
+        const int thread = 1 + i % (n_threads - 1);
+        uint64_t came_ns;
+        spin_until(crumb_now_ns() + call_pause_ns);
+        const uint64_t began_ns = crumb_now_ns();
+        crumb_pool_call(probe->pool, &job);
+        if (await(&arrivals[thread], began_ns, &came_ns)) ns[n++] = (double)(came_ns - began_ns);
+    }
+    crumb_pool_retire(probe->pool, &job);
+    return n ? median(ns, n) : 0;
+}

@@ -36,6 +36,9 @@ double crumb_probe_clock(crumb_probe *probe);
 /* Nanoseconds that a step of a plan with one item per thread takes beyond the items: the price of a barrier. Items that
  * a thread has taken because others were kept away are no part of it. */
 double crumb_probe_step(crumb_probe *probe);
+/* Nanoseconds from the moment that the pool's owner calls its threads for a job until one that was waiting for it, and
+ * spins, is inside: the price of handing them a plan. 0 with one thread. */
+double crumb_probe_call(crumb_probe *probe);
 
 /* rounds * CRUMB_PROBE_CHAINS dot products on registers, as many chains as hide their latency. One per tier
  * (cpu/<tier>/probe.c); each does 4 multiplications per 32-bit lane. Returns something that depends on all. */

@@ -166,8 +166,12 @@ class Devices(CommandTest):
         self.assertEqual(device["threads"], 2)
         self.assertGreater(device["read_gb_s"], 0)
         self.assertGreater(device["clock_ghz"], 0)
+        self.assertGreaterEqual(device["step_ns"], 0)
+        self.assertGreater(device["call_ns"], 0)  # never at once
+        both = self.succeeds("devices", "--measure", "--rounds", "1", "-t", "2", env=env).stdout
+        self.assertRegex(both, r"2 threads: .*, a step of a plan \d+ ns, calling waiting threads \d+ ns\n")
         text = self.succeeds("devices", "--measure", "--rounds", "1", "-t", "1", env=env).stdout
-        self.assertTrue(re.search(r"1 threads: read [\d.]+ GB/s, clock [\d.]+ GHz, a step of a plan \d+ ns", text), text)
+        self.assertTrue(re.search(r"1 threads: read [\d.]+ GB/s, clock [\d.]+ GHz, a step of a plan \d+ ns\n", text), text)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,17 @@ class Suite(CommandTest):
         self.assertEqual(wanted["8-bit"], 0.97)
         self.assertEqual(sum("1.6 bits" in row["what"] for row in rows), 2)
 
+    def test_threads(self):
+        """What they cost each other; alone one costs nothing."""
+        alone = self.rows("--filter", "threads")
+        self.assertEqual([(row["section"], row["ratio"], row["wanted"]) for row in alone], [("threads", None, 1)] * 2)
+        two = json.loads(self.succeeds(*TINY[:-1], "2", "--filter", "threads", "-o", "json").stdout)
+        for row, what in zip(two, ("a barrier", "a call"), strict=True):
+            self.assertTrue(row["what"].startswith(what))
+            if row["ratio"] is not None:
+                self.assertAlmostEqual(row["ratio"], 2 / row["measured"], places=3)
+                self.assertEqual((row["baseline"], row["met"]), (2, row["ratio"] >= 1))
+
     def test_tuned(self):
         with tempfile.TemporaryDirectory() as folder:
             database = os.path.join(folder, "tuning.sqlite")

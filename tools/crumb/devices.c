@@ -13,7 +13,7 @@
 #include <string.h>
 
 typedef struct measurement {
-    double read_gb_s, dot_gops[CRUMB_ISA_COUNT], clock_ghz, step_ns;
+    double read_gb_s, dot_gops[CRUMB_ISA_COUNT], clock_ghz, step_ns, call_ns;
     int n_threads;
 } measurement;
 
@@ -26,12 +26,13 @@ static crumb_status measure(int n_threads, size_t rounds, measurement *out, crum
         crumb_probe_destroy(probe);
         return status;
     }
-    enum { READ, CLOCK, STEP, DOT, SERIES = DOT + CRUMB_ISA_COUNT };
+    enum { READ, CLOCK, STEP, CALL, DOT, SERIES = DOT + CRUMB_ISA_COUNT };
     double *values = calloc(SERIES * rounds, sizeof *values);
     for (size_t r = 0; values && r < rounds; r++) {
         values[READ * rounds + r] = crumb_probe_read(probe);
         values[CLOCK * rounds + r] = crumb_probe_clock(probe);
         values[STEP * rounds + r] = crumb_probe_step(probe);
+        values[CALL * rounds + r] = crumb_probe_call(probe);
         for (size_t isa = 0; isa < CRUMB_ISA_COUNT; isa++)
             values[(DOT + isa) * rounds + r] = crumb_probe_dot(probe, (crumb_isa)isa);
     }
@@ -41,6 +42,7 @@ static crumb_status measure(int n_threads, size_t rounds, measurement *out, crum
     out->read_gb_s = cli_median(values + READ * rounds, rounds);
     out->clock_ghz = cli_median(values + CLOCK * rounds, rounds);
     out->step_ns = cli_median(values + STEP * rounds, rounds);
+    out->call_ns = cli_median(values + CALL * rounds, rounds);
     for (size_t isa = 0; isa < CRUMB_ISA_COUNT; isa++)
         out->dot_gops[isa] = cli_median(values + (DOT + isa) * rounds, rounds);
     free(values);
@@ -211,8 +213,10 @@ static void print_text(const crumb_topology *t, const measurement *m) {
     cli_print("  data caches: L1 %llu kB, L2 %llu kB, L3 %llu kB\n", (unsigned long long)(crumb_cache_bytes(1) >> 10),
               (unsigned long long)(crumb_cache_bytes(2) >> 10), (unsigned long long)(crumb_cache_bytes(3) >> 10));
     if (m) {
-        cli_print("  %d threads: read %.1f GB/s, clock %.2f GHz, a step of a plan %.0f ns\n", m->n_threads,
-                  m->read_gb_s, m->clock_ghz, m->step_ns);
+        cli_print("  %d threads: read %.1f GB/s, clock %.2f GHz, a step of a plan %.0f ns", m->n_threads, m->read_gb_s,
+                  m->clock_ghz, m->step_ns);
+        if (m->n_threads > 1) cli_print(", calling waiting threads %.0f ns", m->call_ns);
+        cli_print("\n");
         for (int isa = 0; isa < CRUMB_ISA_COUNT; isa++)
             if (m->dot_gops[isa] > 0)
                 cli_print("  int8 dot products, %s: %.0f GOPS\n", crumb_isa_name((crumb_isa)isa), m->dot_gops[isa]);
@@ -252,6 +256,7 @@ static crumb_status print_json(const crumb_topology *t, const measurement *m, cr
         json_add_real(cpu, "read_gb_s", m->read_gb_s);
         json_add_real(cpu, "clock_ghz", m->clock_ghz);
         json_add_real(cpu, "step_ns", m->step_ns);
+        if (m->n_threads > 1) json_add_real(cpu, "call_ns", m->call_ns);
         cJSON *dot = cJSON_AddObjectToObject(cpu, "dot_gops");
         for (int isa = 0; isa < CRUMB_ISA_COUNT; isa++)
             if (m->dot_gops[isa] > 0) json_add_real(dot, crumb_isa_name((crumb_isa)isa), m->dot_gops[isa]);

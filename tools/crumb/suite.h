@@ -45,6 +45,7 @@ crumb_status suite_row_add(suite_state *s, const suite_row *row, crumb_error *er
 bool suite_wants_format(const suite_state *s, const char *name);
 
 /* Sections, in suite_kernels.c ... */
+crumb_status suite_threads(suite_state *s, crumb_error *err);
 crumb_status suite_near(suite_state *s, crumb_error *err);
 crumb_status suite_gemv(suite_state *s, crumb_error *err);
 crumb_status suite_gemm(suite_state *s, crumb_error *err);

@@ -1,11 +1,13 @@
-/* Single kernels: from memory against its bandwidth, from the core's own cache against the paper's sequences, and for
- * many rows of activations against the int8 peak. */
+/* What threads cost each other; and single kernels: from memory against its bandwidth, from the core's own cache
+ * against the paper's sequences, and for many rows of activations against the int8 peak. */
 #include "tools/crumb/suite.h"
 
 #include "cpu/kernels.h"
+#include "cpu/probe.h"
 #include "host/engine/engine.h"
 #include "tools/crumb/kernels_turns.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const model_shapes[] = {"falcon3-1b", "mobilellm-1.5b", "llama3-8b"};
@@ -84,6 +86,43 @@ static const char *weights_name(const char *format, char out[16]) {
     snprintf(out, 16, "%s%s", strcmp(format, "1.58") == 0 ? "ternary" : format,
              number && strcmp(format, "1.58") != 0 ? "-bit" : "");
     return out;
+}
+
+/* ---- between threads --------------------------------------------------------------------------------------- */
+
+/* Time allowed over time taken: more is better, as in all rows. */
+static crumb_status threads_row(suite_state *s, crumb_probe *probe, const char *what, double (*measure)(crumb_probe *),
+                                crumb_error *err) {
+    const double allowed_us = 2;
+    suite_row row = {.section = "threads",
+                     .unit = "us",
+                     .baseline = allowed_us,
+                     .baseline_name = "allowed",
+                     .wanted = 1,
+                     .factor = true};
+    snprintf(row.what, sizeof row.what, "%s", what);
+    if (s->n_threads == 1) return skip(s, &row, "one thread waits for none", err);
+    double *us = calloc(s->rounds, sizeof *us);
+    if (!us) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu rounds", s->rounds);
+    for (size_t i = 0; i < s->rounds; i++) us[i] = measure(probe) / 1000;
+    row.measured = cli_median(us, s->rounds);
+    free(us);
+    row.ratio = row.measured > 0 ? allowed_us / row.measured : 0;
+    if (row.measured <= 0) return skip(s, &row, "too short to be measured, or the threads did not come", err);
+    return suite_row_add(s, &row, err);
+}
+
+crumb_status suite_threads(suite_state *s, crumb_error *err) {
+    const bool step = suite_case(s, "threads/step"), call = suite_case(s, "threads/call");
+    crumb_probe *probe;
+    if (!step && !call) return CRUMB_OK;
+    CRUMB_TRY(crumb_probe_create(s->n_threads, s->options->cpu_kind, &probe, err));
+    crumb_status status = CRUMB_OK;
+    if (step) status = threads_row(s, probe, "a barrier: what a step takes beyond its items", crumb_probe_step, err);
+    if (call && status == CRUMB_OK)
+        status = threads_row(s, probe, "a call: until a thread that waits for it is inside", crumb_probe_call, err);
+    crumb_probe_destroy(probe);
+    return status;
 }
 
 /* ---- from memory ------------------------------------------------------------------------------------------- */
