@@ -15,6 +15,9 @@ const crumb_cpu_kernel *crumb_suite_row(size_t kernel);
 const crumb_cpu_op_kernel *crumb_suite_op_row(size_t kernel);
 crumb_isa crumb_suite_isa(size_t kernel);
 
+/* Takes memory out of all caches; p NULL: nothing. */
+void crumb_suite_flush(const void *p, uint64_t n_bytes);
+
 /* Its entries in suite_bench.c. */
 crumb_status crumb_suite_machine_create(const crumb_kernel_machine_params *params, crumb_kernel_machine **out,
                                         crumb_error *err);
@@ -32,6 +35,7 @@ crumb_status crumb_suite_bench_run_near(crumb_kernel_bench *bench, size_t kernel
                                         crumb_error *err);
 void crumb_suite_setting_effect(const crumb_kernel_machine *machine, size_t kernel, const char *knobs,
                                 const crumb_kernel_problem *problem, char effect[CRUMB_KNOBS_BYTES]);
+crumb_status crumb_suite_bench_prepare(crumb_kernel_bench *bench, size_t kernel, double *ns, crumb_error *err);
 uint64_t crumb_suite_bench_bytes(const crumb_kernel_bench *bench, size_t kernel);
 /* On the machine's threads; its tier is that of the kernel last recorded. */
 crumb_device *crumb_suite_device(crumb_kernel_machine *machine);

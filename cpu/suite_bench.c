@@ -78,6 +78,8 @@ struct crumb_kernel_bench {
     crumb_linear_args args;
     uint32_t unit, n_items; /* tile-rows that an item takes a multiple of */
     uint32_t bounds[MAX_CHUNKS + 1];
+    char *input; /* what bench_prepare makes: of its own, since the runs' activations are to stay as they are */
+    size_t input_bytes;
 };
 
 static uint32_t bench_items(void *ctx, uint32_t step) {
@@ -103,6 +105,7 @@ void crumb_suite_bench_destroy(crumb_kernel_bench *b) {
     crumb_trial_destroy(&b->trial);
     if (b->scratch) crumb_pages_free(b->scratch, b->scratch_bytes * b->n_scratch);
     free(b->y);
+    free(b->input);
     free(b);
 }
 
@@ -181,7 +184,59 @@ static crumb_status choose(crumb_kernel_bench *b, size_t kernel, const char *kno
     return row->op == CRUMB_CPU_GEMM ? crumb_trial_interleave(&b->trial, row->isa, &b->args, err) : CRUMB_OK;
 }
 
-static void flush(const void *p, uint64_t n_bytes) {
+/* The next n_bytes of the bench's room for inputs; with no room yet they are only counted. */
+static void *take_input(crumb_kernel_bench *b, size_t n_bytes, size_t *at) {
+    char *p = b->input ? b->input + *at : NULL;
+    *at += crumb_round_up(n_bytes, 64);
+    return p;
+}
+
+/* The parts of an input that a kernel reads: int8 activations, those in a GEMM's order, tables. Returns the bytes. */
+static size_t lay_input_out(crumb_kernel_bench *b, crumb_linear_args *args, void **tables) {
+    const size_t n_codes = (size_t)args->n * args->x.k_padded, n_groups = n_codes / args->x.group;
+    size_t at = 0;
+    args->x.q = take_input(b, n_codes, &at);
+    args->x.qsum = take_input(b, n_groups * sizeof(int32_t), &at);
+    args->x.sx = take_input(b, (args->x.row_scale ? args->n : n_groups) * sizeof(float), &at);
+    args->x.interleaved = take_input(b, n_codes, &at);
+    args->x.reach = take_input(b, n_codes / CRUMB_TILE_K * CRUMB_Q8_REACH * sizeof(uint16_t), &at);
+    const bool has_tables = b->row->layout && b->row->layout->prepare;
+    *tables = take_input(b, has_tables ? b->row->layout->prepared_bytes(args) : 0, &at);
+    return at;
+}
+
+static void prepare_input(const crumb_kernel_bench *b, const crumb_linear_args *args, void *tables) {
+    const crumb_cpu_kernel *row = b->row;
+    const crumb_trial_params *p = &b->trial.params;
+    crumb_interleave_fn *interleave = crumb_cpu_interleave_select(row->isa);
+    if (row->acts & ~(1u << CRUMB_ACT_F32))
+        crumb_cpu_quantize_select(row->isa)(b->trial.xf, p->k, p->k, p->bits, 0, p->n, &args->x);
+    if (row->layout && row->layout->prepare) row->layout->prepare(args, tables);
+    if (row->op == CRUMB_CPU_GEMM && interleave) interleave(&args->x, p->bits, 0, p->n);
+}
+
+/* As plans do it: once for all parts that share an input, and for few rows on every thread by itself. */
+crumb_status crumb_suite_bench_prepare(crumb_kernel_bench *b, size_t kernel, double *ns, crumb_error *err) {
+    void *tables;
+    CRUMB_TRY(choose(b, kernel, "", err));
+    crumb_linear_args args = b->args;
+    const size_t n_bytes = lay_input_out(b, &args, &tables);
+    if (n_bytes > b->input_bytes) {
+        free(b->input);
+        b->input = NULL;
+        b->input_bytes = 0;
+        b->input = aligned_alloc(64, n_bytes); /* whole lines */
+        if (!b->input) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for inputs");
+        b->input_bytes = n_bytes;
+    }
+    lay_input_out(b, &args, &tables);
+    const uint64_t began = crumb_now_ns();
+    prepare_input(b, &args, tables);
+    *ns = (double)(crumb_now_ns() - began);
+    return CRUMB_OK;
+}
+
+void crumb_suite_flush(const void *p, uint64_t n_bytes) {
     for (uint64_t at = 0; p && at < n_bytes; at += 64) __builtin_ia32_clflush((const char *)p + at);
     __builtin_ia32_mfence();
 }
@@ -202,10 +257,10 @@ crumb_status crumb_suite_bench_run(crumb_kernel_bench *b, size_t kernel, const c
     CRUMB_TRY(choose(b, kernel, knobs, err));
     const crumb_matrix *w = &b->trial.w;
     if (how & CRUMB_BENCH_COLD) {
-        flush(b->row->layout ? b->trial.packed : w->codes,
-              b->row->layout ? b->trial.packed_bytes : b->trial.codes_bytes);
-        flush(w->scales, scale_bytes(w));
-        flush(w->mins, scale_bytes(w));
+        crumb_suite_flush(b->row->layout ? b->trial.packed : w->codes,
+                          b->row->layout ? b->trial.packed_bytes : b->trial.codes_bytes);
+        crumb_suite_flush(w->scales, scale_bytes(w));
+        crumb_suite_flush(w->mins, scale_bytes(w));
     }
     b->n_items = cut(b->row, w, b->args.knobs.share, crumb_suite_machine_threads(b->machine), b->bounds);
     crumb_probe_wake(b->machine->probe);

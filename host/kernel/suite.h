@@ -27,6 +27,7 @@ typedef struct crumb_kernel_info {
     bool quantizes;        /* it reads floats, and makes int8 of them itself */
     bool in_plans;         /* it runs as part of a plan of ops (plan_record), not by itself on a problem */
     crumb_op_kind kind;    /* of the op that becomes it, where in_plans */
+    bool int8_products;    /* of such a kernel: its operations are to be held against the int8 peak */
     bool helps;            /* another kernel does that op's products and moves its bytes: this one prepares or merges */
     char why_not[96];      /* what the device lacks for it; empty where it is available */
     double max_nmse;       /* 0: equals the reference bit for bit; else the error it states */
@@ -72,7 +73,7 @@ typedef struct crumb_kernel_roofs {
 
 /* How a bench runs a kernel. */
 enum {
-    CRUMB_BENCH_COLD = 1,  /* nothing of the weights is in any cache */
+    CRUMB_BENCH_COLD = 1,  /* nothing of the weights (of a plan: of all that it reads) is in any cache */
     CRUMB_BENCH_WHOLE = 2, /* with quantizing its input, where plans do that for this kernel alone */
 };
 
@@ -130,6 +131,10 @@ struct crumb_kernel_suite {
      * *share is the part of the problem's rows. NULL: the device cannot be asked that. */
     crumb_status (*bench_run_near)(crumb_kernel_bench *bench, size_t kernel, double *ns, double *share,
                                    crumb_error *err);
+    /* Nanoseconds that the calling thread takes, alone, for what the kernel's input must go through first: becoming
+     * int8, another order, tables. 0: it reads the floats as they are. NULL: the device prepares in launches of its own
+     * (or in the kernel's, CRUMB_BENCH_WHOLE). */
+    crumb_status (*bench_prepare)(crumb_kernel_bench *bench, size_t kernel, double *ns, crumb_error *err);
     /* Bytes of weights (codes, scales, mins) that one run reads. */
     uint64_t (*bench_bytes)(const crumb_kernel_bench *bench, size_t kernel);
 

@@ -71,6 +71,7 @@ class Kernels(CommandTest):
         for row in results:
             self.assertTrue(row["cold"])
             self.assertIn(row["limit"], ("bandwidth", "port", "latency"))
+            self.assertGreater(row["prepare_ns"], 0, row["kernel"])  # int8 at least
             self.assertAlmostEqual(row["gops"], 2 * 256 * 512 / row["ns"], places=3)
             self.assertAlmostEqual(row["gb_s"], row["weight_bytes"] / row["ns"], places=3)
             if "scalar" not in row["kernel"] and "ref" not in row["kernel"]:
@@ -78,7 +79,8 @@ class Kernels(CommandTest):
                     self.assertGreater(row[key], 0, (row["kernel"], key))
         text = self.succeeds(*run).stdout
         self.assertRegex(text, r"1\.58 bits, group 0, 256 x 512, 1 rows, 1 threads, weights warm: memory [\d.]+ GB/s")
-        self.assertRegex(text, r"kernel +us +GB/s +% read +GOPS +% peak +gamma +error +limit\n")
+        self.assertRegex(text, r"\n\w+_u2_i8\w* +[\d.]+ +[\d.]+ ")
+        self.assertRegex(text, r"kernel +us +prep us +GB/s +% read +GOPS +% peak +gamma +error +limit\n")
 
     def test_perf_prints_errors_against_full_precision(self):
         """T-MAC's Table 3: its own steps, and 8-bit activations beside them. What is exact in integers errs alike."""

@@ -62,8 +62,8 @@ static void print_heading(const perf_state *p, const perf_result *first) {
     cli_print(", weights %s: memory %.1f GB/s", c->options->cold ? "cold" : "warm", first->measure[TURNS_READ_GB_S]);
     if (first->measure[TURNS_CLOCK_GHZ] > 0) cli_print(", clock %.2f GHz", first->measure[TURNS_CLOCK_GHZ]);
     if (first->measure[TURNS_LAUNCH_NS] > 0) cli_print(", a launch %.1f us", first->measure[TURNS_LAUNCH_NS] / 1000);
-    cli_print("\n%-28s %10s %7s %7s %8s %7s %7s %8s  %s\n", "kernel", "us", "GB/s", "% read", "GOPS", "% peak", "gamma",
-              "error", "limit");
+    cli_print("\n%-28s %10s %8s %7s %7s %8s %7s %7s %8s  %s\n", "kernel", "us", "prep us", "GB/s", "% read", "GOPS",
+              "% peak", "gamma", "error", "limit");
 }
 
 static void print_text(const perf_state *p) {
@@ -71,11 +71,13 @@ static void print_text(const perf_state *p) {
     print_heading(p, &first);
     for (size_t i = 0; i < p->turns.n_series; i++) {
         const perf_result r = result_of(&p->turns, i);
-        char gamma[16] = "-";
+        char gamma[16] = "-", prepare[16] = "-";
+        if (r.measure[TURNS_PREPARE_NS] > 0)
+            snprintf(prepare, sizeof prepare, "%.1f", r.measure[TURNS_PREPARE_NS] / 1000);
         if (r.measure[TURNS_GAMMA] > 0) snprintf(gamma, sizeof gamma, "%.3f", r.measure[TURNS_GAMMA]);
-        cli_print("%-28s %10.1f %7.2f %7.1f %8.1f %7.1f %7s %8.1e  %s\n", r.name, r.measure[TURNS_NS] / 1000, r.gb_s,
-                  100 * r.measure[TURNS_READ_SHARE], r.gops, 100 * r.measure[TURNS_PEAK_SHARE], gamma, p->nmse[i],
-                  r.limit);
+        cli_print("%-28s %10.1f %8s %7.2f %7.1f %8.1f %7.1f %7s %8.1e  %s\n", r.name, r.measure[TURNS_NS] / 1000,
+                  prepare, r.gb_s, 100 * r.measure[TURNS_READ_SHARE], r.gops, 100 * r.measure[TURNS_PEAK_SHARE], gamma,
+                  p->nmse[i], r.limit);
     }
 }
 
@@ -92,6 +94,7 @@ static void add_json(const perf_state *p) {
         json_add_u64(entry, "threads", (uint64_t)p->choice.suite->machine_threads(p->choice.machine));
         cJSON_AddBoolToObject(entry, "cold", p->choice.options->cold);
         json_add_real(entry, "ns", r.measure[TURNS_NS]);
+        json_add_real(entry, "prepare_ns", r.measure[TURNS_PREPARE_NS]);
         json_add_u64(entry, "weight_bytes", r.n_bytes);
         json_add_real(entry, "gb_s", r.gb_s);
         json_add_real(entry, "read_gb_s", r.measure[TURNS_READ_GB_S]);

@@ -54,16 +54,18 @@ static crumb_kernel_roofs halfway(const crumb_kernel_roofs *a, const crumb_kerne
 static crumb_status measure(kernels_turns *t, turns_series *s, size_t round, crumb_error *err) {
     const crumb_kernel_suite *suite = t->choice->suite;
     crumb_kernel_machine *machine = t->choice->machine;
-    double ns, near_ns = 0, share = 1;
+    double ns, prepare_ns = 0, near_ns = 0, share = 1;
     crumb_kernel_roofs before, after;
     suite->machine_roofs(machine, s->kernel, &before);
     CRUMB_TRY(suite->bench_run(t->bench, s->kernel, s->knobs, t->cold ? CRUMB_BENCH_COLD : 0, &ns, err));
     if (suite->bench_run_near) CRUMB_TRY(suite->bench_run_near(t->bench, s->kernel, &near_ns, &share, err));
+    if (suite->bench_prepare) CRUMB_TRY(suite->bench_prepare(t->bench, s->kernel, &prepare_ns, err));
     suite->machine_roofs(machine, s->kernel, &after);
     const crumb_kernel_roofs roofs = halfway(&before, &after);
     double *v = s->values + round;
     const size_t stride = t->rounds;
     v[TURNS_NS * stride] = ns;
+    v[TURNS_PREPARE_NS * stride] = prepare_ns;
     v[TURNS_READ_SHARE * stride] =
         roofs.read_gb_s > 0 ? (double)suite->bench_bytes(t->bench, s->kernel) / ns / roofs.read_gb_s : 0;
     v[TURNS_PEAK_SHARE * stride] = roofs.peak_gops > 0 ? gops_of(&t->problem, ns) / roofs.peak_gops : 0;

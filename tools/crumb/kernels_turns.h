@@ -7,6 +7,8 @@
 
 typedef enum turns_measure {
     TURNS_NS,
+    TURNS_PREPARE_NS, /* of the input, on one thread: no part of TURNS_NS. 0: there is nothing to prepare, or not here
+                       */
     TURNS_READ_SHARE, /* bytes of weights per second, of what memory delivers */
     TURNS_PEAK_SHARE, /* operations per second, of the peak of the kernel's tier */
     TURNS_GAMMA,      /* cycles per 256-bit vector of 8 outputs x 4 inputs, weights in the core's own cache */
