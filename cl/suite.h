@@ -33,7 +33,8 @@ uint64_t crumb_cl_suite_bench_bytes(const crumb_kernel_bench *bench, size_t kern
 crumb_status crumb_cl_suite_plan_record(crumb_kernel_machine *machine, size_t kernel, const crumb_plan_desc *desc,
                                         crumb_plan **out, size_t *n_launches, crumb_error *err);
 crumb_status crumb_cl_suite_plan_time(crumb_kernel_machine *machine, size_t kernel, crumb_plan *plan,
-                                      const crumb_row *rows, uint32_t n_rows, double *ns, crumb_error *err);
+                                      const crumb_row *rows, uint32_t n_rows, unsigned how, double *ns,
+                                      crumb_error *err);
 /* suite_text.c: all that is known of the device. */
 void crumb_cl_suite_describe(const crumb_kernel_machine *machine, void (*line)(void *user, const char *text),
                              void *user);

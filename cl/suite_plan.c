@@ -30,9 +30,10 @@ crumb_status crumb_cl_suite_plan_record(crumb_kernel_machine *m, size_t kernel, 
 }
 
 crumb_status crumb_cl_suite_plan_time(crumb_kernel_machine *m, size_t kernel, crumb_plan *p, const crumb_row *rows,
-                                      uint32_t n_rows, double *ns, crumb_error *err) {
+                                      uint32_t n_rows, unsigned how, double *ns, crumb_error *err) {
     const crumb_cl_kernel *row = crumb_cl_suite_row(kernel);
     crumb_plan_times times = {0};
+    if (how & CRUMB_BENCH_COLD) CRUMB_TRY(crumb_cl_probe_flush(m->probe, err));
     crumb_cl_plan_measure(p, &times);
     const crumb_status status = crumb_cl_plan_replay(p, rows, n_rows, err);
     crumb_cl_plan_measure(p, NULL);

@@ -40,6 +40,7 @@ static crumb_kernel_info op_info(const crumb_cpu_op_kernel *row) {
                                .rank = row->rank,
                                .in_plans = true,
                                .kind = row->kind,
+                               .int8_products = row->kind == CRUMB_OP_ATTENTION && row->kv_type == CRUMB_KV_Q8,
                                .helps = row->kind == CRUMB_OP_LINEAR};
 }
 

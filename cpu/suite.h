@@ -44,6 +44,6 @@ crumb_device *crumb_suite_device(crumb_kernel_machine *machine);
 crumb_status crumb_suite_plan_record(crumb_kernel_machine *machine, size_t kernel, const crumb_plan_desc *desc,
                                      crumb_plan **out, size_t *n_launches, crumb_error *err);
 crumb_status crumb_suite_plan_time(crumb_kernel_machine *machine, size_t kernel, crumb_plan *plan,
-                                   const crumb_row *rows, uint32_t n_rows, double *ns, crumb_error *err);
+                                   const crumb_row *rows, uint32_t n_rows, unsigned how, double *ns, crumb_error *err);
 
 #endif

@@ -145,10 +145,10 @@ struct crumb_kernel_suite {
      * *n_launches: how often it is in the plan. */
     crumb_status (*plan_record)(crumb_kernel_machine *machine, size_t kernel, const crumb_plan_desc *desc,
                                 crumb_plan **out, size_t *n_launches, crumb_error *err);
-    /* Replays, and adds up the nanoseconds of the kernel's launches. Fails with DEVICE also where the device tells no
-     * times. */
+    /* Replays, and adds up the nanoseconds of the kernel's launches. CRUMB_BENCH_COLD: before it nothing that the plan
+     * reads is in any cache. Fails with DEVICE also where the device tells no times. */
     crumb_status (*plan_time)(crumb_kernel_machine *machine, size_t kernel, crumb_plan *plan, const crumb_row *rows,
-                              uint32_t n_rows, double *ns, crumb_error *err);
+                              uint32_t n_rows, unsigned how, double *ns, crumb_error *err);
 };
 
 #endif

@@ -63,6 +63,28 @@ class Kernels(CommandTest):
         results = json.loads(self.succeeds(*run, "--json").stdout)["results"]
         self.assertEqual([(row["kernel"], row["m"], row["n"]) for row in results], [("attention_q8__ref", 300, 5)])
         self.assertGreater(results[0]["ns"], 0)
+        self.assertEqual((results[0]["cold"], results[0]["limit"]), (False, "-"))
+        self.assertNotIn("warm_ns", results[0])
+
+    def test_ops_in_plans_are_timed_cold(self):
+        if not any(row["runs_here"] for row in self.listed("--filter", "norm__avx2")):
+            self.skipTest("the processor has no AVX2")
+        run = ["kernels", "perf", "--filter", "__avx2", "--rounds", "3", "-t", "1", "--cold"]
+        ops = {op: json.loads(self.succeeds(*run, "--op", op, "--shape", shape, "--json").stdout)["results"]
+               for op, shape in (("attention", "2048x2048x1"), ("norm", "1x8192x32"), ("dense", "2048x2048x1"), ("quantize", "256x2048x9"))}
+        for op, results in ops.items():
+            self.assertGreater(len(results), 0, op)
+            for row in results:
+                self.assertTrue(row["cold"])
+                self.assertGreater(row["warm_ns"], 0)
+                self.assertIn(row["limit"], ("-",) if op == "quantize" else ("bandwidth", "compute", "port", "latency"))
+        # Keys and values of megabytes: who has to wait for all of them is slower.
+        self.assertGreater(sum(row["ns"] for row in ops["attention"]), sum(row["warm_ns"] for row in ops["attention"]))
+        peaks = {row["kernel"]: row["peak_gops"] > 0 for row in ops["attention"]}
+        self.assertEqual(peaks, {"attention_f16__avx2": False, "attention_q8__avx2": True})
+        text = self.succeeds(*run, "--op", "attention", "--shape", "300x256x1").stdout
+        self.assertRegex(text, r"kernel +op, cold +us +GB/s +% read +GFLOPS +% peak +limit\n")
+        self.assertRegex(text, r"attention_q8__avx2 .* [\d.]+  (bandwidth|compute|port|latency)\n")
 
     def test_perf_prints_what_it_measures(self):
         run = ["kernels", "perf", "--bits", "1.58", "--shape", "256x512x1", "--rounds", "3", "-t", "1", "--filter", "u2_i8"]

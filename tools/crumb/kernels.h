@@ -88,7 +88,7 @@ enum { KERNELS_FAILURE_BYTES = 640 };
 crumb_status kernels_plans_test(const kernels_choice *choice, size_t kernel, uint64_t seed, uint64_t *n_values,
                                 char failure[KERNELS_FAILURE_BYTES], crumb_error *err);
 
-/* What a kernel takes for an op of a model's size, beside what the memory reads in the same seconds. */
+/* What a kernel takes for an op of a model's size, beside what the machine can do in the same seconds. */
 typedef struct kernels_plans_time {
     crumb_kernel_info info;
     char problem[64]; /* "F16 8192 x 2048, 1 row" */
@@ -98,6 +98,10 @@ typedef struct kernels_plans_time {
         n_bytes; /* of weights, keys and values, and activations: they may come from a cache; 0: others move them */
     double gb_s, gflops; /* 0 likewise */
     double read_gb_s;    /* 0: unknown */
+    double peak_gops;    /* int8's, of kernels with such products; 0: none, or unknown */
+    bool cold;           /* nothing of what it reads was in a cache */
+    double warm_ns;      /* where it was cold: what it takes when that is not so; 0: not asked */
+    const char *limit;   /* "bandwidth", "compute", "port", "latency"; "-": nothing says */
 } kernels_plans_time;
 typedef void kernels_plans_time_fn(void *user, const kernels_plans_time *time);
 

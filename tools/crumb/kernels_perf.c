@@ -188,11 +188,13 @@ static crumb_status time_all(perf_state *p, size_t *n_timed, crumb_error *err) {
 
 static void print_time(void *user, const kernels_plans_time *t) {
     (void)user;
-    char gb_s[16] = "-", share[16] = "-", flops[16] = "-";
+    char gb_s[16] = "-", share[16] = "-", flops[16] = "-", peak[16] = "-";
     if (t->gb_s > 0) snprintf(gb_s, sizeof gb_s, "%.2f", t->gb_s);
     if (t->gb_s > 0 && t->read_gb_s > 0) snprintf(share, sizeof share, "%.1f", 100 * t->gb_s / t->read_gb_s);
     if (t->gflops > 0) snprintf(flops, sizeof flops, "%.1f", t->gflops);
-    cli_print("%-28s %-38s %10.1f %7s %7s %8s\n", t->info.name, t->problem, t->ns / 1000, gb_s, share, flops);
+    if (t->peak_gops > 0) snprintf(peak, sizeof peak, "%.1f", 100 * t->gflops / t->peak_gops);
+    cli_print("%-28s %-38s %10.1f %7s %7s %8s %7s  %s\n", t->info.name, t->problem, t->ns / 1000, gb_s, share, flops,
+              peak, t->limit);
 }
 
 static void add_time(void *user, const kernels_plans_time *t) {
@@ -208,16 +210,22 @@ static void add_time(void *user, const kernels_plans_time *t) {
     json_add_real(entry, "gb_s", t->gb_s);
     json_add_real(entry, "read_gb_s", t->read_gb_s);
     json_add_real(entry, "gflops", t->gflops);
+    json_add_real(entry, "peak_gops", t->peak_gops);
+    cJSON_AddBoolToObject(entry, "cold", t->cold);
+    if (t->cold) json_add_real(entry, "warm_ns", t->warm_ns);
+    json_add_text(entry, "limit", t->limit);
     cJSON_AddItemToArray(user, entry);
 }
 
-/* What they move may come from a cache: its share of what memory gives can be above 100. */
+/* Warm, what they move may come from a cache: its share of what memory gives can be above 100. */
 static crumb_status time_plans(const perf_state *p, size_t *n_timed, crumb_error *err) {
     for (size_t i = 0, n = 0; i < p->choice.suite->n_kernels() && !cli_interrupted(NULL); i++) {
         const crumb_kernel_info info = kernels_info(&p->choice, i);
         if (!info.in_plans || !kernels_timed(&p->choice, &info)) continue;
         if (!p->entries && n++ == 0)
-            cli_print("\n%-28s %-38s %10s %7s %7s %8s\n", "kernel", "op", "us", "GB/s", "% read", "GFLOPS");
+            cli_print("\n%-28s %-38s %10s %7s %7s %8s %7s  %s\n", "kernel",
+                      p->choice.options->cold ? "op, cold" : "op, warm", "us", "GB/s", "% read", "GFLOPS", "% peak",
+                      "limit");
         CRUMB_TRY(kernels_plans_perf(&p->choice, i, p->entries ? add_time : print_time, p->entries, err));
         ++*n_timed;
     }

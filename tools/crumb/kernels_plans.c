@@ -249,25 +249,41 @@ static void name_problem(const pair *p, char out[64]) {
         snprintf(out + used, 64 - (size_t)used, ", %u row%s", p->scene.n, p->scene.n == 1 ? "" : "s");
 }
 
-/* *rounds: that are wanted, then those that ns has. */
-static crumb_status time_rounds(const pair *p, size_t *rounds, double *ns, crumb_error *err) {
+static crumb_status time_once(const pair *p, unsigned how, double *ns, crumb_error *err) {
     const kernels_choice *c = p->choice;
+    CRUMB_TRY(kernels_stage_write(&p->device, err));
+    return c->suite->plan_time(c->machine, p->kernel, p->device.plan, p->scene.rows, p->scene.n, how, ns, err);
+}
+
+/* *rounds: that are wanted, then those that ns has; and warm_ns, of cold rounds' turns with warm ones. */
+static crumb_status time_rounds(const pair *p, size_t *rounds, double *ns, double *warm_ns, crumb_error *err) {
+    const bool cold = p->choice->options->cold;
     for (size_t i = 0; i < *rounds + WARM_UP_ROUNDS && !cli_interrupted(NULL); i++) {
-        double *to = &ns[i < WARM_UP_ROUNDS ? 0 : i - WARM_UP_ROUNDS];
-        CRUMB_TRY(kernels_stage_write(&p->device, err));
-        CRUMB_TRY(c->suite->plan_time(c->machine, p->kernel, p->device.plan, p->scene.rows, p->scene.n, to, err));
-        if (i == 0 && *to > long_ns) return *rounds = 1, CRUMB_OK;
+        const size_t round = i < WARM_UP_ROUNDS ? 0 : i - WARM_UP_ROUNDS;
+        CRUMB_TRY(time_once(p, cold ? CRUMB_BENCH_COLD : 0, &ns[round], err));
+        if (cold) CRUMB_TRY(time_once(p, 0, &warm_ns[round], err)); /* the cold run has filled the caches */
+        if (i == 0 && ns[round] > long_ns) return *rounds = 1, CRUMB_OK;
     }
     return CRUMB_OK;
+}
+
+/* Which unit is full, by the same 85 % as of linear layers. What comes from a cache says nothing of memory. */
+static const char *limit_of(const kernels_plans_time *t) {
+    const double full = 0.85;
+    if (t->cold && t->read_gb_s > 0 && t->gb_s >= full * t->read_gb_s) return "bandwidth";
+    if (t->peak_gops > 0 && t->gflops >= full * t->peak_gops) return "compute";
+    if (!t->cold) return "-";
+    return t->warm_ns >= full * t->ns ? "port" : "latency";
 }
 
 static crumb_status time_pair(const pair *p, size_t rounds, kernels_plans_time *out, crumb_error *err) {
     const kernels_choice *c = p->choice;
     crumb_kernel_roofs roofs;
-    void *ns;
-    CRUMB_TRY(crumb_calloc(rounds, sizeof(double), "times", &ns, err));
+    void *memory;
+    CRUMB_TRY(crumb_calloc(2 * (uint64_t)rounds, sizeof(double), "times", &memory, err));
+    double *const ns = memory, *const warm_ns = ns + rounds;
     c->suite->machine_roofs(c->machine, p->kernel, &roofs);
-    crumb_status status = time_rounds(p, &rounds, ns, err);
+    crumb_status status = time_rounds(p, &rounds, ns, warm_ns, err);
     *out = (kernels_plans_time){.info = kernels_info(c, p->kernel), .m = p->scene.m, .k = p->scene.k, .n = p->scene.n};
     name_problem(p, out->problem);
     out->ns = cli_median(ns, rounds);
@@ -275,7 +291,11 @@ static crumb_status time_pair(const pair *p, size_t rounds, kernels_plans_time *
     out->gb_s = (double)out->n_bytes / out->ns;
     out->gflops = out->info.helps ? 0 : p->scene.n_flops / out->ns;
     out->read_gb_s = roofs.read_gb_s;
-    free(ns);
+    out->peak_gops = out->info.int8_products ? roofs.peak_gops : 0;
+    out->cold = c->options->cold;
+    out->warm_ns = out->cold ? cli_median(warm_ns, rounds) : 0;
+    out->limit = out->n_bytes ? limit_of(out) : "-";
+    free(memory);
     return status;
 }
 
