@@ -57,9 +57,11 @@ typedef void crumb_quantize_fn(const float *x, size_t x_stride, uint32_t k, unsi
 #define CRUMB_QUANTIZE_TINY 1e-30f
 
 /* Fills rows [n0, n1) of x->interleaved [n][K'] for weights of `bits`: once for all chunks of a layer, where a GEMM
- * would do it for each. n0 is a multiple of CRUMB_INTERLEAVE_ROWS, n1 as well or the last row. */
+ * would do it for each. Codes have one byte, or two where crumb_cpu_interleave_bytes says so. n0 is a multiple of
+ * CRUMB_INTERLEAVE_ROWS, n1 as well or the last row. */
 typedef void crumb_interleave_fn(const crumb_q8 *x, unsigned bits, uint32_t n0, uint32_t n1);
 enum {
+    CRUMB_INTERLEAVE_BYTES = 2, /* of a code, at most */
     CRUMB_INTERLEAVE_ROWS = 12, /* a multiple of every tier's register blocks */
     CRUMB_STRIP_TILES = 2       /* tile-rows that a GEMM takes at once, in some tiers */
 };
@@ -149,6 +151,7 @@ const char *crumb_cpu_kernels_hash(void); /* of the kernels' text: measurements 
 uint32_t crumb_cpu_index_bits(crumb_isa isa);
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa);
 crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa); /* NULL: the tier's GEMM reads q */
+uint32_t crumb_cpu_interleave_bytes(crumb_isa isa, unsigned bits);
 /* Scratch bytes per thread that any kernel may need for this matrix and these knobs, whatever n. */
 size_t crumb_cpu_kernel_scratch(const crumb_matrix *w, const crumb_cpu_knobs *knobs);
 

@@ -73,7 +73,7 @@ typedef struct crumb_step_kind {
 /* What a linear op needs of x: quantized for one width and group, or as floats. Parts of an op often share it. */
 typedef struct crumb_linear_input {
     bool quantized, row_scale;
-    uint8_t bits;
+    uint8_t bits, code_bytes; /* code_bytes: of a code of interleaved activations */
     uint32_t group, k, k_padded;
     const crumb_cpu_layout *prepares; /* tables for batches of up to prepare_n rows; NULL: none */
     uint32_t prepare_n;

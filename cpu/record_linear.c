@@ -41,6 +41,7 @@ static crumb_status find_input(crumb_recorder *r, crumb_step *s, const crumb_op 
         in.quantized = true;
         in.row_scale = op->linear.act == CRUMB_ACT_ROW;
         in.bits = w->bits;
+        in.code_bytes = (uint8_t)crumb_cpu_interleave_bytes(r->p->device->isa, w->bits);
         in.group = in.row_scale ? w->group : op->linear.act_group;
         if (in.k_padded % in.group)
             return crumb_fail(err, CRUMB_ERR_ARGUMENT, "groups of %u do not divide %u columns", in.group, w->k);

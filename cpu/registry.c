@@ -95,6 +95,11 @@ crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa) {
     return NULL;
 }
 
+/* vpmaddubsw saturates with 8 bits on both sides, and vpmaddwd does not. */
+uint32_t crumb_cpu_interleave_bytes(crumb_isa isa, unsigned bits) {
+    return isa == CRUMB_ISA_AVX2 && bits == 8 ? 2 : 1;
+}
+
 size_t crumb_cpu_kernel_scratch(const crumb_matrix *w, const crumb_cpu_knobs *knobs) {
     uint32_t k_padded = (uint32_t)crumb_round_up(w->k, CRUMB_TILE_K);
     size_t row = k_padded * sizeof(float); /* one decoded row, for float activations */

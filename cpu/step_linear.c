@@ -33,7 +33,7 @@ static q8_layout layout_q8(const crumb_linear_input *in, uint32_t capacity) {
     layout.qsum = layout.sx + crumb_round_up(capacity * n_scales * sizeof(float), 64);
     layout.interleaved = layout.qsum + crumb_round_up(capacity * n_groups * sizeof(int32_t), 64);
     const bool interleaves = capacity > CRUMB_SMALL_N;
-    layout.reach = layout.interleaved + (interleaves ? layout.sx : 0);
+    layout.reach = layout.interleaved + (interleaves ? layout.sx * in->code_bytes : 0);
     layout.tables =
         layout.reach +
         (interleaves ? crumb_round_up(layout.sx / CRUMB_TILE_K * CRUMB_Q8_REACH * sizeof(uint16_t), 64) : 0);
@@ -89,20 +89,20 @@ static prepared inputs_of(const crumb_plan *p, const crumb_step *s, int thread, 
 }
 
 /* Rows [n0, ...) of quantized activations. */
-static crumb_q8 rows_from(crumb_q8 x, uint32_t n0) {
+static crumb_q8 rows_from(const crumb_linear_input *in, crumb_q8 x, uint32_t n0) {
     if (!x.q) return x; /* floats are wanted */
     size_t n_groups = x.k_padded / x.group;
     x.q += (size_t)n0 * x.k_padded;
     x.sx += n0 * (x.row_scale ? 1 : n_groups);
     x.qsum += n0 * n_groups;
     if (!x.interleaved) return x;
-    x.interleaved += (size_t)n0 * x.k_padded;
+    x.interleaved += (size_t)n0 * x.k_padded * in->code_bytes;
     x.reach += (size_t)n0 * x.k_padded / CRUMB_TILE_K * CRUMB_Q8_REACH;
     return x;
 }
 
 static void make_tables(const crumb_linear_input *in, const crumb_q8 *x, char *tables, uint32_t n0, uint32_t n1) {
-    const crumb_linear_args args = {.x = rows_from(*x, n0), .n = n1 - n0};
+    const crumb_linear_args args = {.x = rows_from(in, *x, n0), .n = n1 - n0};
     in->prepares->prepare(&args, tables + n0 * table_row_bytes(in));
 }
 
@@ -157,7 +157,7 @@ static void compute(const crumb_plan *p, const crumb_step *s, int thread, const 
     const size_t table_bytes = in->tables[range->input] ? table_row_bytes(&s->linear.inputs[range->input]) : 0;
     crumb_linear_args args = {
         .w = part->w,
-        .x = rows_from(in->q8[range->input], n0),
+        .x = rows_from(&s->linear.inputs[range->input], in->q8[range->input], n0),
         .xf = (in->normed ? in->normed : crumb_plan_floats(p, s->linear.x)) + (size_t)n0 * s->linear.k,
         .xf_stride = s->linear.k,
         .n = n1 - n0,

@@ -61,7 +61,7 @@ crumb_status crumb_trial_interleave(crumb_trial *t, crumb_isa isa, crumb_linear_
     crumb_interleave_fn *interleave = crumb_cpu_interleave_select(isa);
     const size_t n_codes = (size_t)t->params.n * t->x.k_padded;
     if (!interleave || !t->params.bits) return CRUMB_OK;
-    if (!t->interleaved) CRUMB_TRY(allocate(n_codes, &t->interleaved, err));
+    if (!t->interleaved) CRUMB_TRY(allocate(n_codes * CRUMB_INTERLEAVE_BYTES, &t->interleaved, err));
     if (!t->reach) CRUMB_TRY(allocate(n_codes / CRUMB_TILE_K * CRUMB_Q8_REACH * sizeof(uint16_t), &t->reach, err));
     args->x.interleaved = t->interleaved;
     args->x.reach = t->reach;

@@ -2,11 +2,12 @@
  *
  * A step takes 32 bytes of codes, four per row, and the four activations that meet them: each int16 lane gains two
  * products, at most 2 * code * 128 in magnitude. So an accumulator holds 128 / code steps (-32768 in all): 128 of 1-bit
- * codes, 64 of ternary ones, 42 of 2-bit codes and 8 of 4-bit codes; a 32-block is 8 steps. 8-bit codes are two 4-bit
- * codes with accumulators of their own (but for groups of 16 in a GEMV, where a lane gains one product a step, and is
- * widened). A codebook's entries are operands of 5 bits, 0..31, and 4 steps of them fit: wider codebooks are not for
- * these kernels. Of split codes (split.h) 18 steps fit with 3 bits, 4 with 5, 2 with 6. vpmaddwd then widens to int32,
- * and multiplies by the type's `mul` in passing.
+ * codes, 64 of ternary ones, 42 of 2-bit codes and 8 of 4-bit codes; a 32-block is 8 steps. In a GEMV 8-bit codes are
+ * two 4-bit codes with accumulators of their own (but for groups of 16, where a lane gains one product a step, and is
+ * widened); a GEMM multiplies them as 16-bit numbers (vpmaddwd), with sums of 32 bits. A codebook's entries are
+ * operands of 5 bits, 0..31, and 4 steps of them fit: wider codebooks are not for these kernels. Of split codes
+ * (split.h) 18 steps fit with 3 bits, 4 with 5, 2 with 6. vpmaddwd then widens to int32, and multiplies by the type's
+ * `mul` in passing.
  */
 #ifndef CRUMB_CPU_LOWBIT_DOT16_H
 #define CRUMB_CPU_LOWBIT_DOT16_H
@@ -14,8 +15,7 @@
 #include "cpu/kernels.h"
 
 enum {
-    DOT_SUM_LIMIT = INT16_MAX, /* what a GEMM's accumulators hold; see dot_reach */
-    DOT_ENTRY_BITS = 5,        /* of a codebook's entries as operands */
+    DOT_ENTRY_BITS = 5, /* of a codebook's entries as operands */
     DOT_SIGNED_ENTRIES = 0
 };
 
@@ -80,14 +80,31 @@ SIMD_INLINE vint split_sum(vint sum, int mul) {
     return sum;
 }
 
-/* ---- the same for a GEMM's panel, whose codes are unpacked: one byte each, 8-bit codes as two nibbles ---- */
+/* ---- the same for a GEMM's panel, whose codes are unpacked: one byte each, 8-bit codes to 16 bits: the first and
+ * third of each four are a part, the second and fourth another ---- */
 
 SIMD_INLINE int gemm_parts(int bits) {
     return bits == 8 ? 2 : 1;
 }
+/* Bytes of an activation. Those of 16 bits lie in the order of the parts. */
+SIMD_INLINE int gemm_code_bytes(int bits) {
+    return bits == 8 ? 2 : 1;
+}
+/* What accumulators hold; 0: any span. */
+SIMD_INLINE int gemm_sum_limit(int bits) {
+    return bits == 8 ? 0 : INT16_MAX;
+}
+/* A part of a step for n vectors of rows, with one column's activations. */
+SIMD_INLINE void gemm_part(vint *acc, const vint *weights, const int8_t *q, const int bits, const int n) {
+    const vint four = v_broadcast4(q);
+    if (bits < 8)
+        dot_steps(acc, weights, four, n);
+    else
+        for (int v = 0; v < n; v++) acc[v] = v_pin(v_dot2(acc[v], weights[v], four));
+}
 /* Those bounds are for the worst activations. Real ones are far from it: with one scale per row most are near zero, and
  * as codes are not negative, those above zero only raise a sum, those below only lower it. So a GEMM looks: a span is
- * as many blocks as fit while neither sum times the largest code exceeds DOT_SUM_LIMIT. For each 32-block and column
+ * as many blocks as fit while neither sum times the largest code exceeds the limit. For each 32-block and column
  * reach has half of what the two lanes (one takes bytes 0 and 1 of each four, the other 2 and 3) have collected up to
  * its end, modulo 2^16: of q > 0, then of q < 0. A block adds at most 1016. */
 SIMD_INLINE __m128i dot_lane_sums(__m256i bytes) {
@@ -120,9 +137,12 @@ SIMD_INLINE int half_hold_steps(int bits) {
 }
 /* Unpacks one line (a dword of each of 16 rows): 8 / bits steps, each [part][row]. Returns the end of what it wrote. */
 SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
-    const int planes = bits == 8 ? 1 : 8 / bits, parts = gemm_parts(bits);
-    for (int p = 0; p < planes * parts; p++)
-        for (int v = 0; v < 2; v++, out += 32) v_store(out, dot_plane(v_load(line + 32 * v), bits, p));
+    const vint low = v_broadcast(0x00ff00ff);
+    for (int p = 0; p < 8 / bits * gemm_parts(bits); p++)
+        for (int v = 0; v < 2; v++, out += 32) {
+            const vint packed = v_load(line + 32 * v);
+            v_store(out, bits == 8 ? v_and(v_shift_right(packed, 8 * p), low) : dot_plane(packed, bits, p));
+        }
     return out;
 }
 /* Up to 4 bits the loops are the same, and up to 5 for groups of 16. Codebooks have as many columns in a register block
@@ -146,11 +166,9 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
         return codebook ? &c4 : bits <= 4 ? &k4 : bits == 5 ? &k5 : bits == 6 ? &k6 : &k8;                             \
     }
 
-/* acc[0] of part 0, acc[2] of part 1 (the other vector of rows lies between). */
-SIMD_INLINE vint gemm_sum(const vint *acc, int bits, int mul) {
-    vint sum = _mm256_madd_epi16(acc[0], _mm256_set1_epi16((short)mul));
-    if (bits == 8) sum = v_add(sum, _mm256_madd_epi16(acc[2], _mm256_set1_epi16((short)(16 * mul))));
-    return sum;
+/* mul times the sums of an accumulator of 16 bits. */
+SIMD_INLINE vint gemm_sum(vint acc, int mul) {
+    return _mm256_madd_epi16(acc, _mm256_set1_epi16((short)mul));
 }
 
 #endif

@@ -15,7 +15,6 @@
 #include "cpu/kernels.h"
 
 enum {
-    DOT_SUM_LIMIT = 0,  /* of accumulators: none */
     DOT_ENTRY_BITS = 8, /* of a codebook's entries as operands */
 #if defined(SIMD_SIGNED_DOT)
     DOT_SIGNED_ENTRIES = 1
@@ -83,6 +82,21 @@ SIMD_INLINE int gemm_parts(int bits) {
     (void)bits;
     return 1;
 }
+/* Bytes of an activation. */
+SIMD_INLINE int gemm_code_bytes(int bits) {
+    (void)bits;
+    return 1;
+}
+/* What accumulators hold; 0: any span. */
+SIMD_INLINE int gemm_sum_limit(int bits) {
+    (void)bits;
+    return 0;
+}
+/* A step for n vectors of rows, with one column's activations. */
+SIMD_INLINE void gemm_part(vint *acc, const vint *weights, const int8_t *q, const int bits, const int n) {
+    (void)bits;
+    dot_steps(acc, weights, v_broadcast4(q), n);
+}
 /* Accumulators hold any span. */
 SIMD_INLINE void dot_reach(const int8_t *columns, size_t k_padded, uint32_t n_columns, uint16_t *reach) {
     (void)columns, (void)k_padded, (void)n_columns, (void)reach;
@@ -130,9 +144,8 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
         return &k4;                                                                                                    \
     }
 #endif
-SIMD_INLINE vint gemm_sum(const vint *acc, int bits, int mul) {
-    (void)bits;
-    return mul == 1 ? acc[0] : v_mul(acc[0], v_broadcast(mul));
+SIMD_INLINE vint gemm_sum(vint acc, int mul) {
+    return mul == 1 ? acc : v_mul(acc, v_broadcast(mul));
 }
 
 #endif

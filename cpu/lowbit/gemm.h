@@ -94,8 +94,9 @@ SIMD_INLINE void gemm_strip(const gemm_block *b, uint32_t tile, const int kind, 
         uint32_t end = step + chunk < n_steps ? step + chunk : n_steps;
         for (uint32_t i = 0; i < GEMM_TILES && tile + i < b->a->tile1; i++) {
             b->unpack(codes_of_tile(b->a, &b->s, tile + i), step, end, b->table, b->panel + (size_t)i * GEMM_PANEL);
-            if (DOT_SUM_LIMIT == 0 && b->a->w->mul != 1)
-                panel_multiply(b->panel + (size_t)i * GEMM_PANEL, end - step, b->a->w->mul);
+            if (gemm_sum_limit(kind) == 0 && b->a->w->mul != 1)
+                panel_multiply(b->panel + (size_t)i * GEMM_PANEL, (end - step) * (uint32_t)gemm_parts(kind),
+                               b->a->w->mul);
             gemm_take_scales(b, tile + i, i * CRUMB_TILE_ROWS, step, end);
         }
         gemm_all_columns(b, tile, step, end, kind, wide, has_zero, has_min, groups);
@@ -103,11 +104,11 @@ SIMD_INLINE void gemm_strip(const gemm_block *b, uint32_t tile, const int kind, 
 }
 
 /* The parts of the thread's scratch, in the sizes of crumb_gemm_scratch_bytes. */
-SIMD_INLINE void gemm_carve(gemm_block *b) {
+SIMD_INLINE void gemm_carve(gemm_block *b, const int code_bytes) {
     const size_t strip = GEMM_ROWS * 4, per_group = b->stride * b->s.n_groups * 4;
     uint8_t *p = b->a->scratch;
     b->local_q = (int8_t *)p;
-    p += b->stride * b->a->x.k_padded;
+    p += b->stride * b->a->x.k_padded * (size_t)code_bytes;
     b->panel = p;
     p += GEMM_PANEL * GEMM_MAX_PANELS;
     b->scales = (float *)(void *)p;
@@ -130,8 +131,8 @@ SIMD_INLINE void gemm_rows(gemm_block b, const int kind, const int wide, const b
     const crumb_linear_args *a = b.a;
     for (b.n0 = 0; b.n0 < a->n; b.n0 += b.n_columns) {
         b.n_columns = a->n - b.n0 < b.stride ? a->n - b.n0 : (uint32_t)b.stride;
-        gemm_take_columns(&b, wide, groups);
-        if (DOT_SUM_LIMIT > 0 && groups == GEMM_ANY) gemm_find_spans(&b, kind, (uint32_t)wide);
+        gemm_take_columns(&b, kind, wide);
+        if (gemm_sum_limit(kind) > 0 && groups == GEMM_ANY) gemm_find_spans(&b, kind, (uint32_t)wide);
         gemm_prepare(&b);
         for (uint32_t tile = a->tile0; tile < a->tile1; tile += GEMM_TILES)
             gemm_strip(&b, tile, kind, wide, has_zero, has_min, groups);
@@ -157,19 +158,18 @@ typedef struct gemm_loops {
 
 GEMM_KINDS
 
-/* The largest operand that dot products see: 8-bit codes are two of 4 bits where accumulators are small, and of a
- * codebook's entries the smallest is subtracted. */
-SIMD_INLINE uint32_t gemm_most_code(const crumb_matrix *w, int width) {
-    if (w->codebook) return (1u << DOT_ENTRY_BITS) - 1;
-    return gemm_parts(width) > 1 ? 15 : w->max_code;
+/* The largest operand that dot products see: of a codebook's entries the smallest is subtracted. */
+SIMD_INLINE uint32_t gemm_most_code(const crumb_matrix *w) {
+    return w->codebook ? (1u << DOT_ENTRY_BITS) - 1 : w->max_code;
 }
 
 /* Codes of `bits` become operands of `width` bits: the same, but for codebooks. */
 static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpack) {
     const gemm_loops *loops = gemm_loops_of(bits, width != bits);
-    const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded, &a->knobs);
+    const int code_bytes = gemm_code_bytes(width);
+    const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded * (uint32_t)code_bytes, &a->knobs);
     gemm_block b = {.a = a, .s = shape_of(a, bits), .unpack = unpack, .stride = most};
-    b.most_code = gemm_most_code(a->w, width);
+    b.most_code = gemm_most_code(a->w);
     b.chunk_steps = crumb_gemm_chunk_steps(b.s.group_steps, (uint32_t)(GEMM_TILES * gemm_parts(width)),
                                            unpack == panel_t5, &a->knobs);
     if (a->effect) {
@@ -180,9 +180,9 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     }
     if (width != bits) b.table = codebook_table(a->w->codebook);
     const gemm_groups groups = gemm_groups_of(a->x.group);
-    if (gemm_has_byte_halves(bits, groups)) b.unpack = panel_u8_halves;
+    if (gemm_order_of(bits, groups) == GEMM_BYTE_HALVES) b.unpack = panel_u8_halves;
     if (a->packed) b.s.tile_bytes = (size_t)crumb_index_lines(a->w) * CRUMB_INDEX_LINE_BYTES;
-    gemm_carve(&b);
+    gemm_carve(&b, code_bytes);
     memset(b.accs, 0, (size_t)most * GEMM_ROWS * sizeof *b.accs);
     switch (groups) {
     case GEMM_ANY: loops->any(&b); break;
@@ -216,10 +216,10 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     GEMM_INDEX_INSTANCES
 #define GEMM_INTERLEAVE_INSTANCE                                                                                       \
     void SIMD_NAME(crumb_interleave)(const crumb_q8 *x, unsigned bits, uint32_t n0, uint32_t n1) {                     \
-        const size_t at = (size_t)n0 * x->k_padded;                                                                    \
+        const size_t at = (size_t)n0 * x->k_padded, code_bytes = (size_t)gemm_code_bytes((int)bits);                   \
         const gemm_groups groups = gemm_groups_of(x->group);                                                           \
         const uint32_t wide = (uint32_t)gemm_wide((int)bits, groups);                                                  \
         uint16_t *reach = x->reach + at / CRUMB_TILE_K * CRUMB_Q8_REACH;                                               \
-        gemm_interleave(x->q + at, x->k_padded, n1 - n0, wide, gemm_has_byte_halves((int)bits, groups),                \
-                        x->interleaved + at, reach);                                                                   \
+        gemm_interleave(x->q + at, x->k_padded, n1 - n0, wide, gemm_order_of((int)bits, groups),                       \
+                        x->interleaved + at * code_bytes, reach);                                                      \
     }

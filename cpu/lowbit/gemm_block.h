@@ -25,13 +25,14 @@ typedef struct gemm_block {
     uint32_t most_code; /* the largest operand */
     uint32_t chunk_steps;
     uint32_t n0, n_columns;
-    const int8_t *q; /* activations: the register block from column c on begins at c * k_padded; [step][column][4] */
-    int8_t *local_q; /* room for them */
+    const int8_t *q;       /* activations: the register block from column c on begins with code c * k_padded;
+                            * [step][column][4] of gemm_code_bytes */
+    int8_t *local_q;       /* room for them */
     const uint16_t *reach; /* of the activations, where accumulators have a limit: as in crumb_q8 */
     uint16_t *local_reach; /* room for it */
     uint16_t *spans; /* [n_columns][32-blocks], at a register block's first column: the block after the span that begins
                       * here, and GEMM_SHORT where accumulators may not even hold one block */
-    uint8_t *panel;  /* [GEMM_TILES], GEMM_PANEL apart: [steps of the chunk][parts][16 rows], 4 codes of a row each */
+    uint8_t *panel;  /* [GEMM_TILES], GEMM_PANEL apart: [steps of the chunk][parts][16 rows], 4 bytes of a row each */
     float *scales;   /* [groups of the chunk][GEMM_ROWS] */
     float *mins;     /* as scales */
     size_t stride;   /* columns that there is room for */
@@ -45,6 +46,10 @@ typedef struct gemm_block {
 /* What groups of activations are: half a 32-block, one, or more of them. */
 typedef enum gemm_groups { GEMM_ANY, GEMM_BLOCKS, GEMM_HALVES } gemm_groups;
 
+/* How activations lie for a kind: bytes; bytes of which each two steps become a step of either half of a 32-block; or
+ * numbers of 16 bits in the order of a step's parts. */
+typedef enum gemm_order { GEMM_BYTES, GEMM_BYTE_HALVES, GEMM_WORDS } gemm_order;
+
 /* Whether accumulators may hold less than a 32-block. */
 SIMD_INLINE bool gemm_is_short(int kind) {
     return gemm_unit_steps(kind) < BLOCK_STEPS;
@@ -54,16 +59,17 @@ SIMD_INLINE gemm_groups gemm_groups_of(uint32_t group) {
     return group < CRUMB_TILE_K ? GEMM_HALVES : group == CRUMB_TILE_K ? GEMM_BLOCKS : GEMM_ANY;
 }
 
-/* Whether steps must be made of bytes of one half each: of smaller codes planes are. */
-SIMD_INLINE bool gemm_has_byte_halves(int bits, gemm_groups groups) {
-    return bits == 8 && groups == GEMM_HALVES;
+/* Steps are made of bytes of one half each: of smaller codes planes are, and where a step has parts they are. */
+SIMD_INLINE gemm_order gemm_order_of(int bits, gemm_groups groups) {
+    if (gemm_code_bytes(bits) > 1) return GEMM_WORDS;
+    return bits == 8 && groups == GEMM_HALVES ? GEMM_BYTE_HALVES : GEMM_BYTES;
 }
 
 /* Columns of a register block, of as many as there are registers for. Where accumulators rarely hold a 32-block, sums
- * take registers as well. */
+ * take registers as well, and so do the weights of a step's second part. */
 SIMD_INLINE int gemm_wide(int bits, gemm_groups groups) {
-    const bool few = groups != GEMM_ANY || gemm_unit_steps(bits) < BLOCK_STEPS / 2;
-    return (few ? GEMM_WHOLE_COLUMNS : GEMM_REGISTER_COLUMNS) / gemm_parts(bits);
+    const bool few = groups != GEMM_ANY || gemm_unit_steps(bits) < BLOCK_STEPS / 2 || gemm_parts(bits) > 1;
+    return few ? GEMM_WHOLE_COLUMNS : GEMM_REGISTER_COLUMNS;
 }
 
 /* Columns of the next register block where `left` are left: all, half of them, two or one. */

@@ -40,31 +40,50 @@ SIMD_INLINE void interleave1(const int8_t *from, const bool byte_halves, int8_t 
     for (size_t i = 0; i < 4; i++) memcpy(to + i * to_stride, from + 4 * i, 4);
 }
 
+/* Four steps of one column as numbers of 16 bits, those of a part side by side. */
+SIMD_INLINE void interleave_words(const int8_t *from, int8_t *to, size_t to_stride) {
+    const __m128i by_part = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+    const __m128i steps = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)from), by_part);
+    int16_t words[16];
+    _mm256_storeu_si256((__m256i *)(void *)words, _mm256_cvtepi8_epi16(steps));
+    for (size_t i = 0; i < 4; i++) memcpy(to + i * to_stride, words + 4 * i, 8);
+}
+
+/* Four steps of n columns of a register block. */
+SIMD_INLINE void interleave_steps(const int8_t *from, size_t k_padded, uint32_t n, const gemm_order order, int8_t *to) {
+    const bool byte_halves = order == GEMM_BYTE_HALVES;
+    uint32_t i = 0;
+    if (order == GEMM_WORDS) {
+        for (; i < n; i++) interleave_words(from + i * k_padded, to + (size_t)i * 8, (size_t)n * 8);
+        return;
+    }
+    for (; i + 4 <= n; i += 4)
+        interleave4(from + i * k_padded, k_padded, byte_halves, to + (size_t)i * 4, (size_t)n * 4);
+    if (n & 2) interleave2(from + i * k_padded, k_padded, byte_halves, to + (size_t)i * 4, (size_t)n * 4);
+    if (n & 1) interleave1(from + (n - 1) * k_padded, byte_halves, to + ((size_t)n - 1) * 4, (size_t)n * 4);
+}
+
 /* n_columns columns in the order that register blocks read them, which is one stream, and their reach. Read in place,
  * columns a power of two apart would compete for the same sets of the caches (a quarter of the speed on Zen 3). */
 SIMD_INLINE void interleave_columns(const int8_t *columns, size_t k_padded, uint32_t n_columns, uint32_t wide,
-                                    const bool byte_halves, int8_t *out, uint16_t *reach) {
+                                    const gemm_order order, int8_t *out, uint16_t *reach) {
+    const size_t code_bytes = order == GEMM_WORDS ? 2 : 1;
     for (uint32_t c = 0, n; c < n_columns; c += n) {
         n = gemm_next_columns(n_columns - c, wide);
-        dot_reach(columns + c * k_padded, k_padded, n, reach + c * (k_padded / CRUMB_TILE_K) * CRUMB_Q8_REACH);
-        for (size_t k = 0; k < k_padded; k += 16) {
-            const int8_t *from = columns + c * k_padded + k;
-            int8_t *to = out + c * k_padded + k * n;
-            uint32_t i = 0;
-            for (; i + 4 <= n; i += 4)
-                interleave4(from + i * k_padded, k_padded, byte_halves, to + (size_t)i * 4, (size_t)n * 4);
-            if (n & 2) interleave2(from + i * k_padded, k_padded, byte_halves, to + (size_t)i * 4, (size_t)n * 4);
-            if (n & 1) interleave1(from + (n - 1) * k_padded, byte_halves, to + ((size_t)n - 1) * 4, (size_t)n * 4);
-        }
+        if (order != GEMM_WORDS)
+            dot_reach(columns + c * k_padded, k_padded, n, reach + c * (k_padded / CRUMB_TILE_K) * CRUMB_Q8_REACH);
+        for (size_t k = 0; k < k_padded; k += 16)
+            interleave_steps(columns + c * k_padded + k, k_padded, n, order, out + (c * k_padded + k * n) * code_bytes);
     }
 }
 
 SIMD_INLINE void gemm_interleave(const int8_t *columns, size_t k_padded, uint32_t n_columns, uint32_t wide,
-                                 bool byte_halves, int8_t *out, uint16_t *reach) {
-    if (byte_halves)
-        interleave_columns(columns, k_padded, n_columns, wide, true, out, reach);
-    else
-        interleave_columns(columns, k_padded, n_columns, wide, false, out, reach);
+                                 gemm_order order, int8_t *out, uint16_t *reach) {
+    switch (order) {
+    case GEMM_BYTES: interleave_columns(columns, k_padded, n_columns, wide, GEMM_BYTES, out, reach); break;
+    case GEMM_BYTE_HALVES: interleave_columns(columns, k_padded, n_columns, wide, GEMM_BYTE_HALVES, out, reach); break;
+    case GEMM_WORDS: interleave_columns(columns, k_padded, n_columns, wide, GEMM_WORDS, out, reach); break;
+    }
 }
 
 /* What folds need of column c and group g. */
@@ -112,16 +131,17 @@ SIMD_INLINE void gemm_prepare(const gemm_block *b) {
 }
 
 /* Interleaved by the caller for all tile-rows, or here for these. */
-SIMD_INLINE void gemm_take_columns(gemm_block *b, int wide, const gemm_groups groups) {
-    const bool byte_halves = groups == GEMM_HALVES && b->unpack == panel_u8_halves;
+SIMD_INLINE void gemm_take_columns(gemm_block *b, const int kind, int wide) {
+    const size_t code_bytes = (size_t)gemm_code_bytes(kind);
     const crumb_q8 *x = &b->a->x;
     const size_t at = (size_t)b->n0 * x->k_padded;
     if (x->interleaved) {
-        b->q = x->interleaved + at;
+        b->q = x->interleaved + at * code_bytes;
         b->reach = x->reach + at / CRUMB_TILE_K * CRUMB_Q8_REACH;
         return;
     }
-    gemm_interleave(x->q + at, x->k_padded, b->n_columns, (uint32_t)wide, byte_halves, b->local_q, b->local_reach);
+    const gemm_order order = code_bytes > 1 ? GEMM_WORDS : b->unpack == panel_u8_halves ? GEMM_BYTE_HALVES : GEMM_BYTES;
+    gemm_interleave(x->q + at, x->k_padded, b->n_columns, (uint32_t)wide, order, b->local_q, b->local_reach);
     b->q = b->local_q;
     b->reach = b->local_reach;
 }
@@ -132,8 +152,8 @@ SIMD_INLINE __m128i load_reach(const uint16_t *p) {
 
 /* Whether accumulators hold blocks [block, end) of a register block of `columns`. */
 SIMD_INLINE bool gemm_span_fits(const gemm_block *b, const uint16_t *reach, uint32_t columns, uint32_t block,
-                                uint32_t end) {
-    const __m128i most = _mm_set1_epi16((short)(DOT_SUM_LIMIT / b->most_code / 2));
+                                uint32_t end, const int limit) {
+    const __m128i most = _mm_set1_epi16((short)(limit / (int)b->most_code / 2));
     const size_t width = (size_t)columns * CRUMB_Q8_REACH;
     __m128i beyond = _mm_setzero_si128();
     for (size_t i = 0; i < width; i += CRUMB_Q8_REACH) {
@@ -146,15 +166,15 @@ SIMD_INLINE bool gemm_span_fits(const gemm_block *b, const uint16_t *reach, uint
 
 /* The block after the span that begins at `block`: at least the next, and none in another chunk or group. */
 SIMD_INLINE uint32_t gemm_span_end(const gemm_block *b, const uint16_t *reach, uint32_t columns, uint32_t block,
-                                   uint32_t chunk_blocks, uint32_t group_blocks) {
+                                   uint32_t chunk_blocks, uint32_t group_blocks, const int limit) {
     uint32_t end = (block / chunk_blocks + 1) * chunk_blocks, fits = block + 1;
     const uint32_t group_end = (block / group_blocks + 1) * group_blocks;
     if (end > group_end) end = group_end;
     if (end > b->s.n_blocks) end = b->s.n_blocks;
-    if (gemm_span_fits(b, reach, columns, block, end)) return end;
+    if (gemm_span_fits(b, reach, columns, block, end, limit)) return end;
     while (end - fits > 1) {
         const uint32_t middle = (fits + end) / 2;
-        if (gemm_span_fits(b, reach, columns, block, middle))
+        if (gemm_span_fits(b, reach, columns, block, middle, limit))
             fits = middle;
         else
             end = middle;
@@ -171,7 +191,7 @@ SIMD_INLINE void gemm_find_spans(const gemm_block *b, const int kind, uint32_t w
         const uint16_t *reach = b->reach + (size_t)c * n_blocks * CRUMB_Q8_REACH;
         uint16_t *spans = b->spans + (size_t)c * n_blocks, *before = NULL; /* a short span, which may go on */
         for (uint32_t block = 0, end; block < n_blocks; block = end) {
-            end = gemm_span_end(b, reach, n, block, chunk, group);
+            end = gemm_span_end(b, reach, n, block, chunk, group, gemm_sum_limit(kind));
             const bool is_short = gemm_is_short(kind) && end == block + 1;
             if (!before || !is_short || block % chunk == 0 || block % group == 0) before = &spans[block];
             *before = (uint16_t)(end | (is_short ? GEMM_SHORT : 0));

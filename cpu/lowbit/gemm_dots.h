@@ -11,31 +11,34 @@ SIMD_INLINE vint gemm_weights(const uint8_t *panel, const int v, const int parts
 }
 
 /* n_steps of the panel from step0 on join the accumulators, which hold them. */
-SIMD_INLINE void gemm_span(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t n_steps, const int columns,
-                           const int parts, const uint32_t unit, vint *acc) {
+SIMD_INLINE void gemm_span(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t n_steps, const int kind,
+                           const int columns, vint *acc) {
+    const int parts = gemm_parts(kind), step_bytes = 4 * gemm_code_bytes(kind);
+    const uint32_t unit = gemm_unit_steps(kind);
     const uint8_t *panel = b->panel + (size_t)step0 * (size_t)parts * LINE_BYTES;
-    q += (size_t)step0 * (size_t)columns * 4;
+    q += (size_t)step0 * (size_t)(columns * step_bytes);
     for (uint32_t step = 0; step < n_steps; step += unit) { /* spans are whole units */
-        UNROLL for (uint32_t u = 0; u < unit; u++, panel += parts * LINE_BYTES, q += columns * 4) {
+        UNROLL for (uint32_t u = 0; u < unit; u++, panel += parts * LINE_BYTES, q += columns * step_bytes) {
             vint weights[GEMM_VECTORS * 2];
             UNROLL for (int v = 0; v < GEMM_VECTORS * parts; v++) weights[v] = gemm_weights(panel, v, parts);
-            UNROLL for (int c = 0; c < columns; c++)
-                dot_steps(&acc[c * GEMM_VECTORS * parts], weights, v_broadcast4(q + c * 4), GEMM_VECTORS * parts);
+            UNROLL for (int i = 0; i < columns * parts; i++) gemm_part(
+                &acc[i / parts * GEMM_VECTORS], &weights[i % parts * GEMM_VECTORS], q + i * 4, kind, GEMM_VECTORS);
         }
     }
 }
 
 /* What a group's sums begin with: 32-bit accumulators take the zero point along, which saves the subtraction at the
  * end. `offsets` are those of the group and the columns. */
-SIMD_INLINE void gemm_begin(const int32_t *offsets, const int columns, const bool has_zero, vint *sums) {
+SIMD_INLINE void gemm_begin(const int32_t *offsets, const int kind, const int columns, const bool has_zero,
+                            vint *sums) {
     UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] =
-        DOT_SUM_LIMIT == 0 && has_zero ? v_broadcast(offsets[i / GEMM_VECTORS]) : v_zero();
+        gemm_sum_limit(kind) == 0 && has_zero ? v_broadcast(offsets[i / GEMM_VECTORS]) : v_zero();
 }
 
 /* Group g is complete: its sums join the float accumulators of `columns` columns from column c0 on. group0 is the
  * chunk's first group. Types with mins have no zero point, so an instance does one of the two. */
 SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_t group0, const vint *sums,
-                           const int columns, const bool has_zero, const bool has_min) {
+                           const int kind, const int columns, const bool has_zero, const bool has_min) {
     const size_t at = g * b->stride + c0;
     const float *sx = b->sx + at, *sx_qsums = b->sx_qsums + at;
     const float *mins = b->mins + (size_t)(g - group0) * GEMM_ROWS;
@@ -49,7 +52,7 @@ SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_
         UNROLL for (int v = 0; v < GEMM_VECTORS; v++) {
             float *acc = accs + c * GEMM_ROWS + v * SIMD_LANES;
             vint exact = sums[c * GEMM_VECTORS + v];
-            if (DOT_SUM_LIMIT > 0 && has_zero) exact = v_add(exact, v_broadcast(b->offsets[at + (size_t)c]));
+            if (gemm_sum_limit(kind) > 0 && has_zero) exact = v_add(exact, v_broadcast(b->offsets[at + (size_t)c]));
             vflt sum = v_fma_f32(scales[v], v_mul_f32(scale_x, v_to_f32(exact)), v_load_f32(acc));
             if (has_min) sum = v_fma_f32(v_load_f32(mins + v * SIMD_LANES), v_broadcast_f32(sx_qsums[c]), sum);
             v_store_f32(acc, sum);
@@ -58,30 +61,26 @@ SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_
 }
 
 /* Accumulators of 16 bits join the sums. */
-SIMD_INLINE void gemm_add_sums(const gemm_block *b, const vint *acc, const int kind, const int columns, vint *sums) {
-    const int parts = gemm_parts(kind);
-    UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] =
-        v_add(sums[i], gemm_sum(&acc[i / GEMM_VECTORS * GEMM_VECTORS * parts + i % GEMM_VECTORS], kind, b->a->w->mul));
+SIMD_INLINE void gemm_add_sums(const gemm_block *b, const vint *acc, const int columns, vint *sums) {
+    UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] = v_add(sums[i], gemm_sum(acc[i], b->a->w->mul));
 }
 
 /* One span of `columns` columns joins their sums: n_steps of the panel from step0 on. */
 SIMD_INLINE void gemm_sums(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t n_steps, const int kind,
                            const int columns, vint *sums) {
-    const int parts = gemm_parts(kind);
-    const uint32_t unit = gemm_unit_steps(kind);
-    if (DOT_SUM_LIMIT == 0) {
-        gemm_span(b, q, step0, n_steps, columns, parts, unit, sums);
+    if (gemm_sum_limit(kind) == 0) {
+        gemm_span(b, q, step0, n_steps, kind, columns, sums);
         return;
     }
-    vint acc[GEMM_REGISTER_COLUMNS * GEMM_VECTORS * 2];
-    UNROLL for (int i = 0; i < columns * GEMM_VECTORS * parts; i++) acc[i] = v_zero();
-    gemm_span(b, q, step0, n_steps, columns, parts, unit, acc);
-    gemm_add_sums(b, acc, kind, columns, sums);
+    vint acc[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
+    UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) acc[i] = v_zero();
+    gemm_span(b, q, step0, n_steps, kind, columns, acc);
+    gemm_add_sums(b, acc, columns, sums);
 }
 
 /* The same where accumulators hold less than a 32-block, for any number of steps: two steps of a column at a time are
  * summed and widened while their codes stay in registers, and only the sums wait. */
-SIMD_INLINE void gemm_short_sums(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t step1, const int kind,
+SIMD_INLINE void gemm_short_sums(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t step1,
                                  const int columns, vint *sums) {
     const uint8_t *panel = b->panel + (size_t)step0 * LINE_BYTES;
     q += (size_t)step0 * (size_t)columns * 4;
@@ -94,7 +93,7 @@ SIMD_INLINE void gemm_short_sums(const gemm_block *b, const int8_t *q, uint32_t 
             UNROLL for (int v = 0; v < GEMM_VECTORS; v++) {
                 vint acc = dot_step(dot_step(v_zero(), weights[v], q0), weights[GEMM_VECTORS + v], q1);
                 vint *sum = &sums[c * GEMM_VECTORS + v];
-                *sum = v_pin(v_add(*sum, gemm_sum(&acc, kind, b->a->w->mul)));
+                *sum = v_pin(v_add(*sum, gemm_sum(acc, b->a->w->mul)));
             }
         }
     }
@@ -107,26 +106,30 @@ SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_
     const uint32_t unit = gemm_unit_steps(kind);
     for (uint32_t g = 0; g < n_groups; g++) {
         vint sums[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
-        gemm_begin(b->offsets + (group0 + g) * b->stride + c0, columns, has_zero, sums);
+        gemm_begin(b->offsets + (group0 + g) * b->stride + c0, kind, columns, has_zero, sums);
         UNROLL for (uint32_t step = 0; step < BLOCK_STEPS; step += unit)
             gemm_sums(b, q, g * BLOCK_STEPS + step, unit, kind, columns, sums);
-        gemm_fold(b, c0, group0 + g, group0, sums, columns, has_zero, has_min);
+        gemm_fold(b, c0, group0 + g, group0, sums, kind, columns, has_zero, has_min);
         v_forget(); /* float accumulators kept in registers would push out those of the dot products */
     }
 }
 
-/* Steps of a group of 16, every other one of a 32-block, join the accumulators: those from `part` to part + hold - 1.
- */
+/* A part of group g of 16 joins the accumulators: steps `part` to part + hold - 1 of its four, every other one of a
+ * 32-block; or, where a step has two parts, of its four pairs of steps: one part belongs to either half. */
 SIMD_INLINE void gemm_half_span(const gemm_block *b, const int8_t *q, uint32_t g, uint32_t part, const uint32_t hold,
-                                const int columns, const int parts, vint *acc) {
-    const int n_vectors = GEMM_VECTORS * parts;
-    UNROLL for (uint32_t i = part; i < part + hold; i++) {
-        const size_t step = g / 2 * BLOCK_STEPS + 2 * i + g % 2;
+                                const int kind, const int columns, vint *acc) {
+    const int parts = gemm_parts(kind), step_bytes = 4 * gemm_code_bytes(kind);
+    UNROLL for (uint32_t i = part * (uint32_t)parts; i < (part + hold) * (uint32_t)parts; i++) {
+        const size_t step = g / 2 * BLOCK_STEPS + (parts > 1 ? i : 2 * i + g % 2);
         const uint8_t *panel = b->panel + step * (size_t)parts * LINE_BYTES;
-        vint weights[GEMM_VECTORS * 2];
-        UNROLL for (int v = 0; v < n_vectors; v++) weights[v] = gemm_weights(panel, v, parts);
-        UNROLL for (int c = 0; c < columns; c++) dot_steps(
-            &acc[c * n_vectors], weights, v_broadcast4(q + (step * (size_t)columns + (size_t)c) * 4), n_vectors);
+        vint weights[GEMM_VECTORS];
+        UNROLL for (int v = 0; v < GEMM_VECTORS; v++) weights[v] =
+            gemm_weights(panel, parts > 1 ? (int)(g % 2) * GEMM_VECTORS + v : v, parts);
+        UNROLL for (int c = 0; c < columns; c++) {
+            const int8_t *from = q + (step * (size_t)columns + (size_t)c) * (size_t)step_bytes;
+            if (parts > 1) from += g % 2 * 4;
+            gemm_part(&acc[c * GEMM_VECTORS], weights, from, kind, GEMM_VECTORS);
+        }
     }
 }
 
@@ -134,28 +137,27 @@ SIMD_INLINE void gemm_half_span(const gemm_block *b, const int8_t *q, uint32_t g
 SIMD_INLINE void gemm_half_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t group0, uint32_t n_blocks,
                                   const int kind, const int columns, const bool has_min) {
     const uint32_t hold = (uint32_t)half_hold_steps(kind);
-    const int parts = gemm_parts(kind);
     for (uint32_t g = 0; g < 2 * n_blocks; g++) {
         vint sums[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
-        gemm_begin(b->offsets + (group0 + g) * b->stride + c0, columns, true, sums);
+        gemm_begin(b->offsets + (group0 + g) * b->stride + c0, kind, columns, true, sums);
         UNROLL for (uint32_t part = 0; part < BLOCK_STEPS / 2; part += hold) {
-            if (DOT_SUM_LIMIT == 0) {
-                gemm_half_span(b, q, g, part, hold, columns, parts, sums);
+            if (gemm_sum_limit(kind) == 0) {
+                gemm_half_span(b, q, g, part, hold, kind, columns, sums);
                 continue;
             }
-            vint acc[GEMM_REGISTER_COLUMNS * GEMM_VECTORS * 2];
-            UNROLL for (int i = 0; i < columns * GEMM_VECTORS * parts; i++) acc[i] = v_zero();
-            gemm_half_span(b, q, g, part, hold, columns, parts, acc);
-            gemm_add_sums(b, acc, kind, columns, sums);
+            vint acc[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
+            UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) acc[i] = v_zero();
+            gemm_half_span(b, q, g, part, hold, kind, columns, acc);
+            gemm_add_sums(b, acc, columns, sums);
         }
-        gemm_fold(b, c0, group0 + g, group0, sums, columns, true, has_min);
+        gemm_fold(b, c0, group0 + g, group0, sums, kind, columns, true, has_min);
         v_forget();
     }
 }
 
 /* The block after the span that begins at `step`, with GEMM_SHORT where that is so. Without a limit: `end`. */
-SIMD_INLINE uint32_t gemm_span_at(const gemm_block *b, uint32_t c0, uint32_t step, uint32_t end) {
-    if (DOT_SUM_LIMIT == 0) return end / BLOCK_STEPS;
+SIMD_INLINE uint32_t gemm_span_at(const gemm_block *b, uint32_t c0, uint32_t step, uint32_t end, const int kind) {
+    if (gemm_sum_limit(kind) == 0) return end / BLOCK_STEPS;
     return b->spans[(size_t)c0 * b->s.n_blocks + step / BLOCK_STEPS];
 }
 
@@ -171,17 +173,17 @@ SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t
         if (step > g * group_steps)
             UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] = v_load(saved + i * SIMD_LANES);
         else
-            gemm_begin(b->offsets + g * b->stride + c0, columns, true, sums);
-        const uint32_t span = gemm_span_at(b, c0, step, group_end < step1 ? group_end : step1);
+            gemm_begin(b->offsets + g * b->stride + c0, kind, columns, true, sums);
+        const uint32_t span = gemm_span_at(b, c0, step, group_end < step1 ? group_end : step1, kind);
         end = (span & ~(uint32_t)GEMM_SHORT) * BLOCK_STEPS;
         if (gemm_is_short(kind) && span & GEMM_SHORT)
-            gemm_short_sums(b, q, step - step0, end - step0, kind, columns, sums);
+            gemm_short_sums(b, q, step - step0, end - step0, columns, sums);
         else
             gemm_sums(b, q, step - step0, end - step, kind, columns, sums);
         if (end < group_end)
             UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) v_store(saved + i * SIMD_LANES, sums[i]);
         else
-            gemm_fold(b, c0, g++, group0, sums, columns, true, has_min);
+            gemm_fold(b, c0, g++, group0, sums, kind, columns, true, has_min);
         v_forget();
     }
 }
@@ -189,7 +191,8 @@ SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t
 /* Steps [step0, step1) of K, which the panel holds, for `columns` columns from c0 of the block on. */
 SIMD_INLINE void gemm_columns(const gemm_block *b, uint32_t c0, uint32_t step0, uint32_t step1, const int kind,
                               const int columns, const bool has_zero, const bool has_min, const gemm_groups groups) {
-    const int8_t *q = b->q + (size_t)c0 * b->a->x.k_padded + (size_t)step0 * (size_t)columns * 4;
+    const size_t code_bytes = (size_t)gemm_code_bytes(kind);
+    const int8_t *q = b->q + ((size_t)c0 * b->a->x.k_padded + (size_t)step0 * (size_t)columns * 4) * code_bytes;
     if (groups == GEMM_HALVES)
         gemm_half_groups(b, c0, q, step0 / BLOCK_STEPS * 2, (step1 - step0) / BLOCK_STEPS, kind, columns, has_min);
     else if (groups == GEMM_BLOCKS)

@@ -18,7 +18,7 @@ enum {
     GEMM_TRIT_UNIT = 40,
     GEMM_TRIT_MOST = 7 * GEMM_TRIT_UNIT,
     GEMM_PANEL = GEMM_TRIT_MOST * GEMM_STEP_BYTES, /* bytes that a tile-row's panel has room for */
-    GEMM_MAX_PANELS = 2,                           /* of a strip with two tile-rows, or of codes that are two nibbles */
+    GEMM_MAX_PANELS = 2,                           /* of a strip with two tile-rows, or of codes of 16 bits */
     GEMM_MIN_COLUMNS = 96,                     /* so that unpacking stays a small part; long rows then stream from L3 */
     GEMM_MAX_COLUMNS = 384,                    /* so that their sums stay in L2 as well */
     GEMM_CHUNK_GROUPS = GEMM_TRIT_MOST / 4 + 1 /* of 16 */
@@ -62,7 +62,8 @@ static inline uint32_t crumb_gemm_block_columns(uint32_t n, uint32_t k_padded, c
 static inline size_t crumb_gemm_scratch_bytes(uint32_t k_padded, const crumb_cpu_knobs *knobs) {
     size_t columns = crumb_gemm_most_columns(k_padded, knobs), strip = CRUMB_STRIP_TILES * CRUMB_TILE_ROWS * 4;
     return GEMM_PANEL * GEMM_MAX_PANELS + GEMM_CHUNK_GROUPS * strip * 2 +
-           columns * (strip * 2 + k_padded + k_padded / 16 * 12 + k_padded / CRUMB_TILE_K * (CRUMB_Q8_REACH + 1) * 2);
+           columns * (strip * 2 + (size_t)k_padded * CRUMB_INTERLEAVE_BYTES + k_padded / 16 * 12 +
+                      k_padded / CRUMB_TILE_K * (CRUMB_Q8_REACH + 1) * 2);
 }
 
 #endif

@@ -125,7 +125,7 @@ SIMD_INLINE void gemv_half_sums(gemv_operands *o, uint32_t line, const int bits,
                 UNROLL for (int c = 0; c < columns; c++) {
                     parts[c] = dot_step(parts[c], codes, v_broadcast4(q + (size_t)c * o->q_stride + 4 * step));
                     if ((i + 1) % hold) continue;
-                    sums[c] = v_add(sums[c], gemm_sum(&parts[c], width < 8 ? width : 4, o->mul));
+                    sums[c] = v_add(sums[c], gemm_sum(parts[c], o->mul));
                     parts[c] = v_zero();
                 }
             }

@@ -1,5 +1,5 @@
 /* Unpacking for the GEMM: a part of a tile-row's codes becomes a panel of one byte each, four k per row and step:
- * [step][parts][16 rows][4]. The dot header says what a byte holds (gemm_panel): a code, or a half of 8 bits.
+ * [step][parts][16 rows][4]. The dot header says what the 4 bytes are (gemm_panel): codes, or two codes of 16 bits.
  *
  * Included after a tier's simd.h.
  */
@@ -31,8 +31,8 @@ SIMD_INLINE uint8_t *panel_split(const uint8_t *block, int bits, uint8_t *out) {
 }
 
 /* Operands become codes times mul, which are bytes: 32-bit accumulators hold their sums as well. */
-SIMD_INLINE void panel_multiply(uint8_t *panel, uint32_t n_steps, int mul) {
-    for (uint8_t *end = panel + (size_t)n_steps * LINE_BYTES; panel < end; panel += 4 * SIMD_LANES) {
+SIMD_INLINE void panel_multiply(uint8_t *panel, uint32_t n_lines, int mul) {
+    for (uint8_t *end = panel + (size_t)n_lines * LINE_BYTES; panel < end; panel += 4 * SIMD_LANES) {
         const vint codes = v_load(panel);
         vint product = codes;
         for (int i = 1; i < mul; i++) product = v_add(product, codes); /* no byte overflows into the next */

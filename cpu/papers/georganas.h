@@ -58,7 +58,7 @@ SIMD_INLINE void georganas_sums(const crumb_linear_args *a, const uint8_t *packe
                 georganas_expand_u1(from, codes);
             UNROLL for (int v = 0; v < GEORGANAS_VECTORS; v++) acc[v] = dot_step(acc[v], codes[v], four);
         }
-        UNROLL for (int v = 0; v < GEORGANAS_VECTORS; v++) sums[v] = v_add(sums[v], gemm_sum(&acc[v], bits, a->w->mul));
+        UNROLL for (int v = 0; v < GEORGANAS_VECTORS; v++) sums[v] = v_add(sums[v], gemm_sum(acc[v], a->w->mul));
     }
 }
 

@@ -108,7 +108,7 @@ static void run_and_check(const crumb_cpu_kernel *kernel, const crumb_trial_para
 /* A GEMM whose caller has interleaved the activations, in two ranges where there are enough of them. */
 static void check_interleaved(const crumb_cpu_kernel *kernel, const crumb_trial_params *p, crumb_linear_args args,
                               crumb_interleave_fn *interleave, const float *expected, uint32_t n) {
-    args.x.interleaved = malloc((size_t)n * args.x.k_padded);
+    args.x.interleaved = malloc((size_t)n * args.x.k_padded * CRUMB_INTERLEAVE_BYTES);
     args.x.reach = malloc((size_t)n * args.x.k_padded / CRUMB_TILE_K * CRUMB_Q8_REACH * sizeof *args.x.reach);
     assert_true(args.x.interleaved && args.x.reach);
     uint32_t half = n > CRUMB_INTERLEAVE_ROWS ? CRUMB_INTERLEAVE_ROWS : 0;
