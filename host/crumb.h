@@ -76,6 +76,11 @@ typedef enum crumb_verify {
     CRUMB_VERIFY_NEVER,
 } crumb_verify;
 
+typedef enum crumb_kv_type {
+    CRUMB_KV_F16 = 0,
+    CRUMB_KV_Q8, /* int8 with one f16 scale per 32 values: half the memory */
+} crumb_kv_type;
+
 typedef struct crumb_model_params {
     size_t struct_size;
     const char *device; /* "auto": what is predicted to be fastest, where the machine has been measured (`profile`);
@@ -106,6 +111,8 @@ typedef struct crumb_model_params {
     uint32_t n_ctx, n_prompt, n_generate; /* what placement is chosen for: tokens that the context is to hold, of the
                                            * prompt, and after it; 0: min(n_ctx_train, 4096), 512, 128 */
     bool explain;                         /* times are predicted also where there is no choice between devices */
+    uint32_t n_batch;                     /* what placement is chosen for, too: most tokens evaluated at once; 0: 512 */
+    crumb_kv_type kv_type;                /* and how the context's keys and values will be kept */
 } crumb_model_params;
 
 CRUMB_API crumb_model_params crumb_model_params_default(void);
@@ -210,11 +217,6 @@ typedef enum crumb_activation {
     CRUMB_ACTIVATION_ROW,      /* int8, one scale per token */
     CRUMB_ACTIVATION_GROUP,    /* int8, one scale per weight group */
 } crumb_activation;
-
-typedef enum crumb_kv_type {
-    CRUMB_KV_F16 = 0,
-    CRUMB_KV_Q8, /* int8 with one f16 scale per 32 values: half the memory */
-} crumb_kv_type;
 
 typedef struct crumb_session_params {
     size_t struct_size;

@@ -19,17 +19,18 @@ static crumb_status cost_layers(crumb_engine_advice *a, crumb_engine_outline_fn 
     crumb_network net = {.arch = NULL};
     CRUMB_TRY(outline(source, &net, err));
     const crumb_hparams *h = &net.hparams;
-    const uint32_t n = h->num_hidden_layers + 1,
-                   usual = h->max_position_embeddings < 4096 ? h->max_position_embeddings : 4096;
+    const crumb_engine_lengths lengths = crumb_engine_lengths_of(h, params);
+    const uint32_t n = h->num_hidden_layers + 1;
     const crumb_status status = crumb_calloc(n, sizeof *a->layers, "a plan", (void **)&a->layers, err);
     if (status == CRUMB_OK) {
-        crumb_engine_cost_layers(&net, CRUMB_KV_F16, a->layers);
+        crumb_engine_cost_layers(&net, params->kv_type, a->layers);
         a->problem = (crumb_place_problem){.machine = &a->machine,
                                            .layers = a->layers,
                                            .n_layers = n,
-                                           .n_prompt = params->n_prompt ? params->n_prompt : 512,
-                                           .n_generate = params->n_generate,
-                                           .n_ctx = params->n_ctx ? params->n_ctx : usual,
+                                           .n_prompt = lengths.n_prompt,
+                                           .n_generate = lengths.n_generate,
+                                           .n_ctx = lengths.n_ctx,
+                                           .n_batch = lengths.n_batch,
                                            .gpu_layers = params->n_gpu_layers,
                                            .split = params->n_gpu_layers < 0 ? params->split : 0,
                                            .whole_prefill = true,
@@ -37,7 +38,9 @@ static crumb_status cost_layers(crumb_engine_advice *a, crumb_engine_outline_fn 
                                            .correction = &a->correction};
         const uint64_t available = crumb_memory_available_bytes();
         a->problem.free_bytes[0] = available == UINT64_MAX ? 0 : available;
-        for (int d = 0; d < CRUMB_PROFILE_MAX_DEVICES; d++) a->problem.scratch_bytes[d] = crumb_engine_scratch_bytes(h);
+        for (int d = 0; d < CRUMB_PROFILE_MAX_DEVICES; d++)
+            a->problem.scratch_bytes[d] = crumb_engine_scratch_bytes(h, lengths.n_batch);
+        a->kv_type = params->kv_type;
     }
     crumb_engine_outline_close(&net);
     return status;

@@ -19,6 +19,7 @@ typedef struct crumb_engine_advice {
     bool learns;                 /* it is the stored one: what sessions measure corrects it */
     crumb_correction correction; /* by earlier ones */
     crumb_cost_layer *layers;    /* the head is the last */
+    crumb_kv_type kv_type;       /* that these count with */
     crumb_place_problem problem;
     crumb_placement placement;
     uint8_t gpu; /* of the profile's devices, the one that the placement is about; 0: none */

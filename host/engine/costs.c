@@ -69,8 +69,25 @@ void crumb_engine_cost_layers(const crumb_network *net, crumb_kv_type kv_type, c
     if (!net->head.matrix.m) add_matrix(&net->embedding, head); /* tied, and not yet bound to the embedding */
 }
 
-uint64_t crumb_engine_scratch_bytes(const crumb_hparams *h) {
-    return 512 * 4 * (6 * (uint64_t)h->hidden_size + 2 * (uint64_t)h->intermediate_size) + (64 << 20);
+crumb_engine_lengths crumb_engine_lengths_of(const crumb_hparams *h, const crumb_model_params *params) {
+    const uint32_t trained = h->max_position_embeddings;
+    crumb_engine_lengths n = {.n_ctx = params->n_ctx,
+                              .n_prompt = params->n_prompt,
+                              .n_generate = params->n_generate,
+                              .n_batch = params->n_batch};
+    if (n.n_ctx == 0) n.n_ctx = trained < 4096 ? trained : 4096;
+    if (n.n_prompt == 0) n.n_prompt = 512;
+    if (n.n_generate == 0) n.n_generate = 128;
+    if (n.n_batch == 0) n.n_batch = 512;
+    if (n.n_batch > n.n_ctx) n.n_batch = n.n_ctx;
+    if (n.n_prompt > n.n_ctx) n.n_prompt = n.n_ctx;
+    if (n.n_generate > n.n_ctx - n.n_prompt) n.n_generate = n.n_ctx - n.n_prompt;
+    if (n.n_generate == 0) n.n_generate = 1;
+    return n;
+}
+
+uint64_t crumb_engine_scratch_bytes(const crumb_hparams *h, uint32_t n_batch) {
+    return (uint64_t)n_batch * 4 * (6 * (uint64_t)h->hidden_size + 2 * (uint64_t)h->intermediate_size) + (64 << 20);
 }
 
 /* ---- outlines ------------------------------------------------------------------------------------------------ */

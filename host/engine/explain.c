@@ -10,6 +10,12 @@ static void explain_choice(const crumb_model *m, crumb_explanation *out) {
     snprintf(out->choice, sizeof out->choice, "%s", *m->placement ? m->placement : m->units[0].info.name);
     snprintf(out->why, sizeof out->why, "%s", known ? a->placement.why : a ? a->note : "");
     snprintf(out->profile, sizeof out->profile, "%s", known ? a->machine.name : "");
+    if (!known) return;
+    out->placed_for.n_prompt = a->problem.n_prompt;
+    out->placed_for.n_generate = a->problem.n_generate;
+    out->placed_for.n_ctx = a->problem.n_ctx;
+    out->placed_for.n_batch = a->problem.n_batch;
+    out->placed_for.kv_type = a->kv_type;
 }
 
 static void explain_unit(const crumb_model *m, const crumb_watch *w, size_t unit, crumb_explained_unit *out) {

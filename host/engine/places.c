@@ -51,21 +51,21 @@ static void place_last(crumb_model *m, uint32_t n_gpu) {
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
-/* How many of the last layers fit into the device's memory, with a context of the usual length and room for what runs
- * there. */
-static crumb_status count_fitting(const crumb_model *m, uint32_t *n, crumb_error *err) {
+/* How many of the last layers fit into the device's memory, with their context and room for what runs there. */
+static crumb_status count_fitting(const crumb_model *m, const crumb_model_params *params, uint32_t *n,
+                                  crumb_error *err) {
     const crumb_hparams *h = &m->net.hparams;
-    const uint64_t n_ctx = h->max_position_embeddings < 4096 ? h->max_position_embeddings : 4096;
-    const uint64_t scratch = crumb_engine_scratch_bytes(h);
+    const crumb_engine_lengths lengths = crumb_engine_lengths_of(h, params);
+    const uint64_t scratch = crumb_engine_scratch_bytes(h, lengths.n_batch);
     uint64_t room = m->units[GPU].info.memory_free_bytes - m->units[GPU].info.memory_bytes / 16;
     crumb_cost_layer *layers;
     *n = 0;
     if (room > m->units[GPU].info.memory_free_bytes || room <= scratch) return CRUMB_OK;
     room -= scratch;
     CRUMB_TRY(crumb_calloc(n_places(m), sizeof *layers, "the layers", (void **)&layers, err));
-    crumb_engine_cost_layers(&m->net, CRUMB_KV_F16, layers);
+    crumb_engine_cost_layers(&m->net, params->kv_type, layers);
     for (uint32_t i = n_places(m); i-- > 0;) {
-        const uint64_t n_bytes = layers[i].resident_bytes + layers[i].kv_bytes * n_ctx;
+        const uint64_t n_bytes = layers[i].resident_bytes + layers[i].kv_bytes * lengths.n_ctx;
         if (n_bytes > room) break;
         room -= n_bytes;
         (*n)++;
@@ -75,12 +75,13 @@ static crumb_status count_fitting(const crumb_model *m, uint32_t *n, crumb_error
 }
 
 /* The device's own memory, where it is large enough for all; else the last layers go there. */
-static crumb_status place_as_it_fits(crumb_model *m, uint64_t weight_bytes, crumb_error *err) {
+static crumb_status place_as_it_fits(crumb_model *m, const crumb_model_params *params, uint64_t weight_bytes,
+                                     crumb_error *err) {
     const crumb_device_info *gpu = &m->units[GPU].info;
     uint32_t n;
     place_last(m, n_places(m));
     if (weight_bytes <= gpu->shared_weight_bytes) return CRUMB_OK;
-    CRUMB_TRY(count_fitting(m, &n, err));
+    CRUMB_TRY(count_fitting(m, params, &n, err));
     if (n == n_places(m)) return CRUMB_OK;
     if (n == 0)
         return crumb_fail(err, CRUMB_ERR_MEMORY,
@@ -247,7 +248,7 @@ static crumb_status place(crumb_model *m, const crumb_model_params *params, uint
     *advised = place_as_advised(m, weight_bytes);
     if (*advised) return CRUMB_OK;
     const bool divided = m->choice.with_cpu && params->split > 0 && !shares_weights(m, weight_bytes);
-    return divided ? place_last(m, n_places(m)), CRUMB_OK : place_as_it_fits(m, weight_bytes, err);
+    return divided ? place_last(m, n_places(m)), CRUMB_OK : place_as_it_fits(m, params, weight_bytes, err);
 }
 
 crumb_status crumb_engine_place_layers(crumb_model *m, const crumb_model_params *params, uint64_t weight_bytes,

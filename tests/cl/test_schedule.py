@@ -94,6 +94,14 @@ class Schedule(unittest.TestCase):
         start, _ = self.placed((50, 25, 10), (10, 5, 5000), "--device", "cpu+gpu0")
         self.assertEqual(start["placement"], "prefill gpu0; decode cpu")
 
+    def test_a_chat_is_placed_for_long_messages(self):
+        """A short prompt is read as fast where tokens are decoded, which needs no GPU; a chat may have a long one."""
+        profile, template = machine((50, 25, 200), (10, 5, 5000)), "{{ messages[0].content }}"
+        for chat, placement in (([], ""), (["-st"], ""), (["-cnv"], "prefill gpu0; decode cpu")):
+            chat += ["--chat-template", template] if chat else []
+            _, start, _ = self.run_crumb("-p", "x", *chat, profile=profile, n=4)
+            self.assertEqual(start["placement"], placement, chat)
+
     def test_a_small_gain_is_not_worth_it(self):
         start, _ = self.placed((51, 25, 1000), (50, 25, 1000))
         self.assertEqual(start["placement"], "")

@@ -60,6 +60,24 @@ class Turns(CommandTest):
         raw = self.succeeds("run", "-p", "2systema\nb", "--temp", "0", "-n", "9", "--no-display-prompt")
         self.assertEqual(told.stdout, raw.stdout)
 
+    def test_devices_are_chosen_for_long_messages(self):
+        """A chat whose first message is short, or not known, may have a long one later; the system prompt comes on top."""
+        explains = ["--device", "cpu", "--profile", "lnl", "--explain", "-c", "2048"]
+
+        def placed_for(*arguments, **options):
+            done = self.succeeds(*CHAT, *explains, "--json", *arguments, **options)
+            return events(done, "end")[0]["explain"]["placed_for"]["n_prompt"]
+        self.assertEqual(placed_for(input="One day\n"), 512)
+        self.assertEqual(placed_for("-p", "One day", input=""), 512)
+        self.assertEqual(placed_for("-p", 400 * "One day ", "-c", "4096", input=""), 801)
+        self.assertEqual(placed_for("-sys", 100 * "Be short. ", input="One day\n"), 512 + 251)
+        self.assertEqual(placed_for("-st", "-p", "One day"), 2)  # all that there will be
+        self.assertEqual(placed_for("-st", "-p", "One day", "-sys", 100 * "Be short. "), 2 + 251)
+        self.assertEqual(placed_for(input="One day\n", *["-c", "256"]), 256)  # no more than the context holds
+        told = self.succeeds(*CHAT, *explains, input="One day\n").stderr
+        self.assertIn("chosen for a prompt of 512 tokens, 512 at once, and 12 after it, in a context of 2048 in f16", told)
+        self.assertIn("messages of 512 tokens", re.sub(r"\s+", " ", self.succeeds("run", "--help").stdout))
+
     def test_template_files(self):
         with open(os.path.join(os.environ.get("TMPDIR", "/tmp"), f"crumb-{os.getpid()}.jinja"), "w") as f:
             f.write(PLAIN + "\n")

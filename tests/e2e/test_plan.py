@@ -183,6 +183,23 @@ class Explained(Plan):
             learned = {r["phase"] for r in explained["ratios"]}
             self.assertEqual("prefill" in learned, n >= 32)  # few rows tell nothing of throughput
 
+    def test_what_options_say_of_cache_and_batches_counts(self):
+        prompt = 20 * self.SMALL
+        usual, n = self.explained(prompt)
+        small, _ = self.explained(prompt, "-ctk", "q8_0", "-ctv", "q8_0", "-c", "300", "-ub", "64")
+        self.assertEqual(small["placed_for"] | {"n_prompt": 0}, {"n_prompt": 0, "n_generate": 8, "n_ctx": 300,
+                                                                 "n_batch": 64, "kv_cache": "q8_0"})
+        self.assertEqual((usual["placed_for"]["n_batch"], usual["placed_for"]["kv_cache"]), (512, "f16"))
+        self.assertLess(small["decode"]["predicted_ms"], usual["decode"]["predicted_ms"])
+        one_type, _ = self.explained(prompt, "--kv-cache", "q8")
+        for cache in (["--kv-cache", "q8"], ["-ctk", "q8_0", "-ctv", "q8_0"]):
+            plan = self.plan(*self.CPU, "--prompt", str(n), *cache)
+            self.assertAlmostEqual(one_type["prefill"]["predicted_ms"] / plan["ttft_ms"], 1, places=5)
+        self.fails(2, "plan", *self.CPU, "-ctk", "q8_0", says="kept alike")
+        more, less = (self.plan(*LLAMA, "--profile", "bmg", "-ub", n) for n in ("512", "64"))
+        self.assertEqual(more["memory_bytes"]["gpu0"] - less["memory_bytes"]["gpu0"], 448 * 4 * (6 * 4096 + 2 * 14336))
+        self.assertLess(more["ttft_ms"], less["ttft_ms"])
+
     def test_a_token_behind_a_batch(self):
         explained, n = self.explained(20 * self.SMALL)
         behind, _ = self.explained(20 * self.SMALL, "-ub", str(n - 1))

@@ -93,6 +93,9 @@ crumb_status cli_prompt(const cli_options *options, char **text, size_t *n_bytes
 
 /* --split: "auto" or nothing becomes -1. */
 crumb_status cli_read_split(const char *text, double *out, crumb_error *err);
+/* --kv-cache, and llama.cpp's two options, which must agree with it and with each other. */
+crumb_status cli_kv_type(const cli_options *options, crumb_kv_type *out, crumb_error *err);
+const char *cli_kv_name(crumb_kv_type type); /* "f16", "q8_0" */
 /* Opens options->model, a synthetic model where `synthetic` is given, or the embedded one where `path` is NULL too.
  * n_prompt: about as many tokens will a prompt have; 0: unknown. */
 crumb_status cli_model_open(const cli_options *options, const char *path, const char *synthetic, int n_threads,

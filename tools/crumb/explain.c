@@ -34,6 +34,10 @@ void cli_explain(const crumb_session *s) {
     crumb_engine_session_explain(s, &e);
     cli_note("explain: layers: %s", e.choice);
     cli_note("explain: %s%s", *e.profile ? "" : "nothing is predicted: ", e.why);
+    if (e.placed_for.n_prompt)
+        cli_note("explain: chosen for a prompt of %u tokens, %u at once, and %u after it, in a context of %u in %s",
+                 e.placed_for.n_prompt, e.placed_for.n_batch, e.placed_for.n_generate, e.placed_for.n_ctx,
+                 cli_kv_name(e.placed_for.kv_type));
     print_phases(&e);
     print_units(&e);
     if (*e.split) cli_note("explain: %s; changed %u times", e.split, e.n_changes);
@@ -45,6 +49,16 @@ void cli_explain(const crumb_session *s) {
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------- */
+
+static void add_lengths(cJSON *o, const crumb_explanation *e) {
+    if (!e->placed_for.n_prompt) return;
+    cJSON *item = cJSON_AddObjectToObject(o, "placed_for");
+    json_add_u64(item, "n_prompt", e->placed_for.n_prompt);
+    json_add_u64(item, "n_generate", e->placed_for.n_generate);
+    json_add_u64(item, "n_ctx", e->placed_for.n_ctx);
+    json_add_u64(item, "n_batch", e->placed_for.n_batch);
+    json_add_text(item, "kv_cache", cli_kv_name(e->placed_for.kv_type));
+}
 
 static void add_phases(cJSON *o, const crumb_explanation *e) {
     for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++) {
@@ -78,6 +92,7 @@ cJSON *cli_explain_json(const crumb_session *s) {
     json_add_text(o, "layers", e.choice);
     json_add_text(o, "profile", *e.profile ? e.profile : NULL);
     json_add_text(o, "why", e.why);
+    add_lengths(o, &e);
     add_phases(o, &e);
     add_units(o, &e);
     json_add_text(o, "split", *e.split ? e.split : NULL);

@@ -37,12 +37,15 @@ static crumb_status refuse_safetensors(const char *path, crumb_error *err) {
                       path);
 }
 
-/* --kv-cache, and llama.cpp's two options, which must agree with it and with each other. */
-static crumb_status find_kv_type(const cli_options *options, crumb_kv_type *out, crumb_error *err) {
+const char *cli_kv_name(crumb_kv_type type) {
+    return type == CRUMB_KV_Q8 ? "q8_0" : "f16";
+}
+
+crumb_status cli_kv_type(const cli_options *options, crumb_kv_type *out, crumb_error *err) {
     const char *k = options->cache_type_k, *v = options->cache_type_v, *own = options->kv_cache;
     const char *both = k && v && strcmp(k, v) == 0 ? k : "f16";
     *out = strncmp(own ? own : both, "q8", 2) == 0 ? CRUMB_KV_Q8 : CRUMB_KV_F16;
-    const char *name = *out == CRUMB_KV_Q8 ? "q8_0" : "f16";
+    const char *name = cli_kv_name(*out);
     if ((!k || strcmp(k, name) == 0) && (!v || strcmp(v, name) == 0)) return CRUMB_OK;
     return crumb_fail(
         err, CRUMB_ERR_ARGUMENT,
@@ -64,12 +67,21 @@ crumb_status cli_read_split(const char *text, double *out, crumb_error *err) {
     return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--split %s: neither auto nor a number from 0 to 1", text);
 }
 
-/* What placement is chosen for. */
+static uint32_t largest(const cli_ints *list, int64_t one) {
+    for (size_t i = 0; i < list->n; i++)
+        if (list->value[i] > one) one = list->value[i];
+    return (uint32_t)one;
+}
+
+/* What placement is chosen for; of the lists that `crumb bench` has the largest. */
 static void set_lengths(const cli_options *options, int64_t n_prompt, crumb_model_params *params) {
     params->profile = options->profile;
     params->explain = options->explain;
     params->n_ctx = (uint32_t)options->n_ctx;
     params->n_prompt = (uint32_t)n_prompt;
+    const uint32_t handed = largest(&options->bench_batch, options->n_batch),
+                   at_once = largest(&options->bench_ubatch, options->n_ubatch);
+    params->n_batch = handed < at_once ? handed : at_once;
     params->n_generate = options->n_predict > 0 ? (uint32_t)options->n_predict : 0;
 }
 
@@ -78,9 +90,8 @@ crumb_status cli_model_open(const cli_options *options, const char *path, const 
     cli_catch_interrupt(); /* from here on there is something to end cleanly */
     CRUMB_TRY(check_repo(options, err));
     CRUMB_TRY(refuse_safetensors(path, err));
-    crumb_kv_type kv_type;
-    CRUMB_TRY(find_kv_type(options, &kv_type, err));
     crumb_model_params params = crumb_model_params_default();
+    CRUMB_TRY(cli_kv_type(options, &params.kv_type, err));
     /* the suite measures the processor, and commands without --device have no use for another */
     params.device = options->suite || !options->device ? "cpu" : options->device;
     params.backend = options->suite || !options->backend ? "cpu" : options->backend;
@@ -120,7 +131,7 @@ crumb_session_params cli_session_params(const cli_options *options) {
     params.n_threads_batch = (int)options->n_threads_batch;
     for (int i = 0; i < 4; i++)
         if (strcmp(options->activation, names[i]) == 0) params.activation = (crumb_activation)i;
-    find_kv_type(options, &params.kv_type, NULL); /* cli_model_open has checked it */
+    cli_kv_type(options, &params.kv_type, NULL); /* cli_model_open has checked it */
     params.should_stop = cli_interrupted;
     return params;
 }

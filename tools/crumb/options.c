@@ -80,7 +80,7 @@ const cli_option cli_option_table[] = {
     {"-b --batch-size", CLI_INT, "N", AT(n_batch), "2048", RANGE(1, UINT32_MAX), CLI_RUN | CLI_PERPLEXITY,
      .help = "most tokens handed over at once", .note = "the smaller of -b and -ub counts"},
     {"-ub --ubatch-size", CLI_INT, "N", AT(n_ubatch), "512", RANGE(1, UINT32_MAX), CLI_RUN | CLI_PERPLEXITY | CLI_PLAN,
-     .help = "most tokens evaluated at once"},
+     .help = "most tokens evaluated at once; devices are chosen for that, for -c and for --kv-cache"},
     {"-b --batch-size", CLI_INTS, "N,...", AT(bench_batch), "2048", RANGE(1, UINT32_MAX), CLI_BENCH,
      .help = "most tokens handed over at once"},
     {"-ub --ubatch-size", CLI_INTS, "N,...", AT(bench_ubatch), "512", RANGE(1, UINT32_MAX), CLI_BENCH,
@@ -107,7 +107,8 @@ const cli_option cli_option_table[] = {
     /* ---- chat ---- */
     {"-cnv --conversation", CLI_ON, AT(conversation), .commands = CLI_RUN,
      .help = "talk instead of continuing a text: the prompt is the first message, and further ones are lines of the "
-             "terminal or of standard input. By itself on a terminal without -p, where the model has a chat template"},
+             "terminal or of standard input. By itself on a terminal without -p, where the model has a chat template. "
+             "--device auto chooses devices for messages of 512 tokens, or of more where -p has them, and -sys"},
     {"-no-cnv --no-conversation", CLI_ON, AT(no_conversation), .commands = CLI_RUN,
      .help = "continue the prompt as it is"},
     {"-st --single-turn", CLI_ON, AT(single_turn), .commands = CLI_RUN, .help = "one message, one answer"},
@@ -326,9 +327,10 @@ const cli_option cli_option_table[] = {
      .note = "crumb downloads nothing: fetch the GGUF file, then give -m FILE"},
     {"-fa --flash-attn", CLI_OPTIONAL, "on|off|auto|1|0", NOWHERE, .commands = CLI_ENGINE,
      .note = "attention has one implementation, which never stores the score matrix", .quiet = "on|auto|1"},
-    {"-ctk --cache-type-k", CLI_CHOICE, "f16|q8_0", AT(cache_type_k), .commands = CLI_ENGINE,
+    {"-ctk --cache-type-k", CLI_CHOICE, "f16|q8_0", AT(cache_type_k), .commands = CLI_ENGINE | CLI_PLAN,
      .note = "keys and values are kept alike: give -ctk and -ctv the same type, or --kv-cache f16 or q8"},
-    {"-ctv --cache-type-v", CLI_CHOICE, "f16|q8_0", AT(cache_type_v), .commands = CLI_ENGINE, .note = "as -ctk"},
+    {"-ctv --cache-type-v", CLI_CHOICE, "f16|q8_0", AT(cache_type_v), .commands = CLI_ENGINE | CLI_PLAN,
+     .note = "as -ctk"},
     {"--no-mmap", CLI_UNUSED, NOWHERE, .commands = CLI_ENGINE,
      .note = "weights are packed into memory anyway; the file is not read again after loading"},
     {"--jinja", CLI_UNUSED, NOWHERE, .commands = CLI_RUN, .note = "what crumb does in any case", .quiet = ""},

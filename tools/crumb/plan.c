@@ -76,7 +76,9 @@ static crumb_status choose_devices(const char *names, const crumb_profile *machi
 
 static crumb_status read_model(const cli_options *o, plan *p, crumb_error *err) {
     crumb_network net;
+    crumb_kv_type kv_type;
     void *memory = NULL;
+    CRUMB_TRY(cli_kv_type(o, &kv_type, err));
     if (o->model && o->plan_synthetic)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT, "a model and --synthetic: only one can be planned");
     CRUMB_TRY(crumb_engine_outline_open(o->model, o->plan_synthetic, &net, p->model, err));
@@ -85,8 +87,9 @@ static crumb_status read_model(const cli_options *o, plan *p, crumb_error *err) 
     if (status == CRUMB_OK) {
         p->layers = memory;
         p->problem.n_layers = n;
-        crumb_engine_cost_layers(&net, o->kv_cache && strcmp(o->kv_cache, "q8") == 0 ? CRUMB_KV_Q8 : CRUMB_KV_F16,
-                                 p->layers);
+        crumb_engine_cost_layers(&net, kv_type, p->layers);
+        for (int d = 0; d < CRUMB_PROFILE_MAX_DEVICES; d++)
+            p->problem.scratch_bytes[d] = crumb_engine_scratch_bytes(&net.hparams, (uint32_t)o->n_ubatch);
     }
     crumb_engine_outline_close(&net);
     return status;

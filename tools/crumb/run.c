@@ -11,7 +11,10 @@
 
 static const char default_prompt[] = "Once upon a time"; /* how the embedded model's stories begin */
 
-enum { TOKEN_BYTES = 4 }; /* of a token, about: the tokenizer is only there when the model is placed */
+enum {
+    TOKEN_BYTES = 4,   /* of a token, about: the tokenizer is only there when the model is placed */
+    CHAT_TOKENS = 512, /* of a chat's message, at least: what people paste into one is not known when it begins */
+};
 
 /* ---- preparing --------------------------------------------------------------------------------------------- */
 
@@ -43,11 +46,21 @@ static crumb_status need_prompt(run_state *r, crumb_error *err) {
     return CRUMB_OK;
 }
 
+/* About as many tokens are read at once, which placement is chosen for. A chat's messages count as CHAT_TOKENS where
+ * they are shorter or not known yet: a single one that was given is all that there will be. The system prompt is read
+ * with the first. */
+static int64_t expected_tokens(const run_state *r) {
+    const cli_options *o = r->options;
+    int64_t n = (int64_t)r->prompt_bytes / TOKEN_BYTES + 1;
+    if (!run_may_chat(o)) return n;
+    if (n < CHAT_TOKENS && !(o->single_turn && r->given)) n = CHAT_TOKENS;
+    return n + (o->system_prompt ? (int64_t)strlen(o->system_prompt) / TOKEN_BYTES + 1 : 0);
+}
+
 static crumb_status open_model(run_state *r, crumb_error *err) {
     const cli_options *options = r->options;
     int64_t most = options->n_threads > options->n_threads_batch ? options->n_threads : options->n_threads_batch;
-    CRUMB_TRY(cli_model_open(options, options->model, NULL, (int)most, (int64_t)r->prompt_bytes / TOKEN_BYTES + 1,
-                             &r->model, err));
+    CRUMB_TRY(cli_model_open(options, options->model, NULL, (int)most, expected_tokens(r), &r->model, err));
     crumb_model_get_info(r->model, &r->info);
     return CRUMB_OK;
 }
