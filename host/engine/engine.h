@@ -49,6 +49,8 @@ struct crumb_model {
     void *log_user;
     struct {
         char *path, *spec;
+        char *cpu_kind, *balance, *tuning;
+        int n_threads;
     } origin;                /* substitute.h */
     crumb_model *substitute; /* NULL: no device has failed */
     crumb_lock *substitute_lock;
@@ -67,9 +69,9 @@ typedef struct crumb_engine_source_kind {
  * named a device and the GPU that was chosen cannot take this model, the CPU does, and the model says why. */
 crumb_status crumb_engine_model_open(const crumb_model_params *params, const crumb_engine_source_kind *kind,
                                      const void *source, crumb_model **out, crumb_error *err);
-/* Notes when opening began and where the model comes from (substitute.h); closes it and sets NULL where that fails. */
-crumb_status crumb_engine_finish_open(crumb_model **m, const char *path, const char *spec, uint64_t start_ns,
-                                      crumb_error *err);
+/* Notes when opening began and what from, by which params (substitute.h); closes it and sets NULL where that fails. */
+crumb_status crumb_engine_finish_open(crumb_model **m, const char *path, const char *spec,
+                                      const crumb_model_params *params, uint64_t start_ns, crumb_error *err);
 /* Params with defaults where the caller's struct is older, NULL or zero. */
 crumb_model_params crumb_engine_model_params(const crumb_model_params *params);
 /* The embedded model's bytes as a file; the caller closes it. */

@@ -257,9 +257,9 @@ static crumb_status outline(const void *source, crumb_network *out, crumb_error 
     return crumb_engine_outline_gguf(source, out, name, err);
 }
 
-crumb_status crumb_engine_finish_open(crumb_model **m, const char *path, const char *spec, uint64_t start_ns,
-                                      crumb_error *err) {
-    const crumb_status status = crumb_engine_note_origin(*m, path, spec, err);
+crumb_status crumb_engine_finish_open(crumb_model **m, const char *path, const char *spec,
+                                      const crumb_model_params *params, uint64_t start_ns, crumb_error *err) {
+    const crumb_status status = crumb_engine_note_origin(*m, path, spec, params, err);
     (*m)->load_ms = (double)(crumb_now_ns() - start_ns) / 1e6;
     if (status == CRUMB_OK) return status;
     crumb_model_close(*m);
@@ -273,7 +273,7 @@ static crumb_status open_gguf(crumb_gguf *g, const char *path, const crumb_model
     static const crumb_engine_source_kind kind = {.load = load, .outline = outline};
     crumb_status status = crumb_engine_model_open(params, &kind, g, out, err);
     crumb_gguf_close(g);
-    if (status == CRUMB_OK) status = crumb_engine_finish_open(out, path, NULL, start_ns, err);
+    if (status == CRUMB_OK) status = crumb_engine_finish_open(out, path, NULL, params, start_ns, err);
     return status;
 }
 

@@ -8,14 +8,19 @@
 
 static crumb_status copy_text(const char *text, char **out, crumb_error *err) {
     if (!text) return CRUMB_OK;
-    CRUMB_TRY(crumb_calloc(strlen(text) + 1, 1, "the model's name", (void **)out, err));
+    CRUMB_TRY(crumb_calloc(strlen(text) + 1, 1, "the model's options", (void **)out, err));
     memcpy(*out, text, strlen(text));
     return CRUMB_OK;
 }
 
-crumb_status crumb_engine_note_origin(crumb_model *m, const char *path, const char *spec, crumb_error *err) {
+crumb_status crumb_engine_note_origin(crumb_model *m, const char *path, const char *spec,
+                                      const crumb_model_params *params, crumb_error *err) {
     CRUMB_TRY(copy_text(path, &m->origin.path, err));
     CRUMB_TRY(copy_text(spec, &m->origin.spec, err));
+    CRUMB_TRY(copy_text(params->cpu_kind, &m->origin.cpu_kind, err));
+    CRUMB_TRY(copy_text(params->balance, &m->origin.balance, err));
+    CRUMB_TRY(copy_text(params->tuning, &m->origin.tuning, err));
+    m->origin.n_threads = params->n_threads;
     return crumb_lock_create(&m->substitute_lock, err);
 }
 
@@ -33,8 +38,11 @@ static crumb_status open_substitute(crumb_model *m, crumb_error *err) {
     crumb_model_params params = crumb_model_params_default();
     crumb_model *cpu = NULL;
     params.device = params.backend = "cpu";
-    params.target = "cpu";
-    params.n_threads = m->units[0].info.n_threads;
+    params.target = "cpu"; /* what is asked for by name was the other device's */
+    params.n_threads = m->origin.n_threads;
+    params.cpu_kind = m->origin.cpu_kind;
+    params.balance = m->origin.balance;
+    params.tuning = m->origin.tuning;
     params.log = m->log;
     params.log_user = m->log_user;
     if (m->origin.spec)
@@ -64,4 +72,7 @@ void crumb_engine_substitute_close(crumb_model *m) {
     crumb_lock_destroy(m->substitute_lock);
     free(m->origin.path);
     free(m->origin.spec);
+    free(m->origin.cpu_kind);
+    free(m->origin.balance);
+    free(m->origin.tuning);
 }

@@ -447,5 +447,5 @@ crumb_status crumb_model_open_synthetic(const char *spec, const crumb_model_para
     crumb_model_params p = crumb_engine_model_params(params);
     CRUMB_TRY(parse_spec(spec, &source.shape, &source.body, &source.head, err));
     CRUMB_TRY(crumb_engine_model_open(&p, &kind, &source, out, err));
-    return crumb_engine_finish_open(out, NULL, spec, start, err);
+    return crumb_engine_finish_open(out, NULL, spec, &p, start, err);
 }
