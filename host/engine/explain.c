@@ -35,6 +35,7 @@ void crumb_pipeline_explain(const crumb_pipeline *p, const crumb_model *m, crumb
     *out = (crumb_explanation){.n_single = w->n_single,
                                .n_layers = m->net.hparams.num_hidden_layers,
                                .n_changes = stats.n_changes,
+                               .prompt_rows = {stats.prompt_rows[0], stats.prompt_rows[1]},
                                .moved_bytes = stats.moved_bytes,
                                .move_ms = stats.move_ms};
     explain_choice(m, out);

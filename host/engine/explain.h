@@ -23,12 +23,14 @@ typedef struct crumb_explanation {
     crumb_watch_phase phase[CRUMB_PHASE_COUNT];
     crumb_explained_unit unit[CRUMB_WATCH_UNITS];
     size_t n_units;
-    double overhead_us;   /* of a decoded token: what passed outside of the devices' work, the median */
-    uint64_t n_single;    /* decoded tokens that this is the mean of; 0: none */
-    uint32_t n_layers;    /* without the head */
-    char split[160];      /* the learned part; empty: layers are not split */
-    uint32_t n_changes;   /* of it */
-    uint64_t moved_bytes; /* keys and values that went from one device's cache to another's */
+    double overhead_us; /* of a decoded token: what passed outside of the devices' work, the median */
+    uint64_t n_single;  /* decoded tokens that this is the mean of; 0: none */
+    uint32_t n_layers;  /* without the head */
+    char split[160];    /* the learned part; empty: layers are not split */
+    uint32_t n_changes; /* of it */
+    uint64_t prompt_rows[CRUMB_PHASE_COUNT]; /* tokens of prompts that were read where a phase is placed; 0: both are
+                                                alike */
+    uint64_t moved_bytes;                    /* keys and values that went from one device's cache to another's */
     double move_ms;
 } crumb_explanation;
 

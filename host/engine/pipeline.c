@@ -1,3 +1,4 @@
+#include "host/engine/batch.h"
 #include "host/engine/pipeline_parts.h"
 
 #include "host/base/memory.h"
@@ -71,9 +72,22 @@ crumb_bucket crumb_pipeline_bucket(const crumb_pipeline *p, size_t n_rows) {
 
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
+/* The place that takes less for so many rows. Plans that do not fit there are no reason to fail. */
+static crumb_phase place_of(crumb_pipeline *p, crumb_bucket bucket, const crumb_row *rows, uint32_t n) {
+    const crumb_phase usual = bucket >= CRUMB_BUCKET_BATCH ? CRUMB_PHASE_PREFILL : CRUMB_PHASE_DECODE;
+    if (p->one_list || bucket == CRUMB_BUCKET_ONE || bucket == CRUMB_BUCKET_SCORE) return usual;
+    const crumb_batch b = {.n_rows = n,
+                           .n_past = rows[0].position,
+                           .held = p->pages.at ? NULL : p->held,
+                           .ends_prompt = rows[n - 1].wants_output};
+    const crumb_phase phase = crumb_batch_phase(p->model, &p->watch, &b, usual);
+    return phase == usual || pipeline_record_phase(p, phase, bucket, NULL) == CRUMB_OK ? phase : usual;
+}
+
 static crumb_status run_spans(crumb_pipeline *p, crumb_bucket bucket, const crumb_row *rows, uint32_t n,
                               crumb_error *err) {
-    const crumb_phase phase = bucket >= CRUMB_BUCKET_BATCH ? CRUMB_PHASE_PREFILL : CRUMB_PHASE_DECODE;
+    const crumb_phase phase = place_of(p, bucket, rows, n);
+    p->placed_as = phase;
     CRUMB_TRY(pipeline_bring_kv(p, false, rows[0].position, err));
     CRUMB_TRY(pipeline_move_kv(p, phase, rows[0].position, err));
     CRUMB_TRY(pipeline_run_list(p, &p->phases[phase], bucket, (pipeline_batch){.rows = rows, .n = n}, err));
@@ -119,6 +133,8 @@ crumb_status crumb_pipeline_run(crumb_pipeline *p, crumb_phase phase, crumb_buck
     for (size_t u = 0; u < p->model->n_units; u++)
         crumb_watch_span(&p->watch, u, p->times.predicted_ns[u], ns * (double)p->times.ticks[u] / (double)ticks);
     crumb_watch_run(&p->watch, phase, bucket == CRUMB_BUCKET_ONE, n, ns - p->aside_ns);
+    if (phase == CRUMB_PHASE_PREFILL && !p->one_list && !p->model->divided)
+        p->stats.prompt_rows[p->by_pair ? CRUMB_PHASE_DECODE : p->placed_as] += n;
     return CRUMB_OK;
 }
 

@@ -1,9 +1,10 @@
 /* A session's forward pass: spans of layers on the devices that compute them, one behind the other, and the keys and
  * values that each device keeps.
  *
- * Up to 16 rows at once are decoding, more are prefill; the two may be placed differently (crumb_model.places). Keys
- * and values then move where a layer changes its device, once, before the first row of the other phase. A span is one
- * plan of its device for each bucket of rows; what it hands to the next travels through the host.
+ * Prompts and decoding may be placed differently (crumb_model.places). Single rows run where decoding is placed; each
+ * batch runs where it is predicted to take less (batch.h), and where nothing is predicted up to 16 rows as decoding,
+ * more as prefill. Keys and values move where a layer changes its device, once, before the first row there. A span is
+ * one plan of its device for each bucket of rows; what it hands to the next travels through the host.
  */
 #ifndef CRUMB_ENGINE_PIPELINE_H
 #define CRUMB_ENGINE_PIPELINE_H
@@ -54,7 +55,8 @@ typedef struct crumb_pipeline_stats {
     uint64_t kv_bytes, scratch_bytes;
     uint64_t moved_bytes; /* of keys and values, between devices */
     double move_ms;
-    uint32_t n_changes; /* of the part that each of two devices has of a layer */
+    uint64_t prompt_rows[CRUMB_PHASE_COUNT]; /* of prompts, that have run where a phase is placed */
+    uint32_t n_changes;                      /* of the part that each of two devices has of a layer */
 } crumb_pipeline_stats;
 crumb_pipeline_stats crumb_pipeline_get_stats(const crumb_pipeline *p);
 const crumb_watch *crumb_pipeline_watch(const crumb_pipeline *p);

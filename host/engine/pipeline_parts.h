@@ -61,6 +61,7 @@ struct crumb_pipeline {
     uint32_t share;             /* of PIPELINE_SPLIT_STEPS, that the pair has been made for; 0: one that stays */
     crumb_watch_split pair_row; /* predicted of the pair */
     bool by_pair;               /* the last run */
+    crumb_phase placed_as;      /* likewise: in whose place it was, where not by the pair */
     uint32_t in_spans, in_pair; /* positions that the caches of either hold */
     crumb_pipeline_stats stats;
     crumb_watch watch;

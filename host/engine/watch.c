@@ -8,18 +8,23 @@ enum { FEWEST_TOKENS = 16, FEWEST_ROWS = 32, FAR = 4096 };
 
 /* ---- predictions ----------------------------------------------------------------------------------------------- */
 
-/* The profile's number of a unit, or -1. */
-static int device_of(const crumb_model *m, size_t unit) {
+int crumb_watch_device(const crumb_model *m, size_t unit) {
     if (!m->advice || !m->advice->known) return -1;
     if (m->units[unit].backend == &crumb_backend_cpu) return 0;
     return m->advice->gpu ? m->advice->gpu : -1;
+}
+
+bool crumb_watch_knows(const crumb_model *m) {
+    for (size_t u = 0; u < m->n_units; u++)
+        if (crumb_watch_device(m, u) < 0) return false;
+    return true;
 }
 
 void crumb_watch_init(crumb_watch *w, const crumb_model *m) {
     *w = (crumb_watch){.n_single = 0};
     for (size_t u = 0; u < CRUMB_WATCH_UNITS; u++)
         for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++) {
-            const int device = u < m->n_units ? device_of(m, u) : -1;
+            const int device = u < m->n_units ? crumb_watch_device(m, u) : -1;
             w->factor[u][phase] = device < 0 ? 1
                                              : crumb_correction_factor(&m->advice->correction, (size_t)device,
                                                                        (crumb_phase)phase, CRUMB_SPAN_LAYERS);
@@ -32,7 +37,7 @@ static crumb_watch_line line_through(double near_ns, double far_ns) {
 }
 
 crumb_watch_line crumb_watch_predict_row(const crumb_model *m, size_t unit, uint32_t first, uint32_t end) {
-    const int device = device_of(m, unit);
+    const int device = crumb_watch_device(m, unit);
     const crumb_cost_phase near = {.n_rows = 1}, far = {.n_rows = 1, .n_past = FAR};
     if (device < 0) return (crumb_watch_line){0, 0};
     return line_through(crumb_engine_advice_predict(m->advice, (size_t)device, first, end, &near),
@@ -41,7 +46,7 @@ crumb_watch_line crumb_watch_predict_row(const crumb_model *m, size_t unit, uint
 
 double crumb_watch_predict_batch(const crumb_model *m, size_t unit, uint32_t first, uint32_t end, uint32_t n_rows,
                                  uint32_t n_past) {
-    const int device = device_of(m, unit);
+    const int device = crumb_watch_device(m, unit);
     const crumb_cost_phase phase = {.n_rows = n_rows, .n_batch = n_rows, .n_past = n_past};
     return device < 0 ? 0 : crumb_engine_advice_predict(m->advice, (size_t)device, first, end, &phase);
 }
@@ -74,7 +79,7 @@ crumb_watch_split crumb_watch_predict_split(crumb_watch *w, const crumb_model *m
     static const crumb_cost_phase at_none = {.n_rows = 1}, at_far = {.n_rows = 1, .n_past = FAR};
     crumb_watch_split s = {.exchange_ns = 0};
     double near[2], far[2], unused;
-    if (device_of(m, 0) <= 0) return s;
+    if (crumb_watch_device(m, 0) <= 0) return s;
     const crumb_correction *c = &m->advice->correction;
     const double found[2] = {
         crumb_correction_together(c, m->advice->gpu, CRUMB_PHASE_DECODE, CRUMB_SPAN_LAYERS),
@@ -118,7 +123,7 @@ void crumb_watch_pair(crumb_watch *w, const crumb_watch_split *predicted, uint32
 void crumb_watch_pair_batch(crumb_watch *w, const crumb_model *m, double share, uint32_t n_rows, uint32_t n_past,
                             double wall_ns) {
     const crumb_cost_phase phase = {.n_rows = n_rows, .n_batch = n_rows, .n_past = n_past};
-    const bool known = device_of(m, 0) > 0;
+    const bool known = crumb_watch_device(m, 0) > 0;
     double parts[2], exchange;
     crumb_watch_span(w, CRUMB_WATCH_PAIR, known ? split_ns(m, share, as_measured, &phase, parts, &exchange) : 0,
                      wall_ns);
@@ -180,7 +185,7 @@ void crumb_watch_learn(const crumb_watch *w, const crumb_model *m) {
             const double ratio = kind == CRUMB_HISTORY_TOGETHER ? crumb_watch_together(w, u)
                                                                 : crumb_watch_ratio(w, u, (crumb_phase)kind);
             if (!(ratio > 0)) continue;
-            ratios[device_of(m, u)][kind] = ratio;
+            ratios[crumb_watch_device(m, u)][kind] = ratio;
             any = true;
         }
     if (any && crumb_engine_history_note(&m->advice->machine, m->advice->id, ratios, &err) != CRUMB_OK)

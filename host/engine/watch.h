@@ -47,6 +47,11 @@ typedef struct crumb_watch_split {
     double exchange_ns;
 } crumb_watch_split;
 
+/* The profile's number of a unit, or -1: none, or nothing is predicted. */
+int crumb_watch_device(const crumb_model *m, size_t unit);
+/* Something is predicted of all units. */
+bool crumb_watch_knows(const crumb_model *m);
+
 void crumb_watch_init(crumb_watch *w, const crumb_model *m);
 
 /* Zeros where nothing is predicted for this model. `unit`: of its units. */

@@ -44,7 +44,7 @@ class Schedule(unittest.TestCase):
         cls.right = cls.run_crumb("--device", "cpu")[0]
 
     @classmethod
-    def run_crumb(cls, *arguments, profile=None, n=TOKENS, **settings):
+    def run_crumb(cls, *arguments, profile=None, n=TOKENS, talk="", **settings):
         """The text, and the events at start and end."""
         path = Path(cls.folder.name, "machine.json")
         path.write_text(json.dumps(profile))
@@ -52,7 +52,7 @@ class Schedule(unittest.TestCase):
         environment = {**cls.environment, "XDG_CACHE_HOME": str(Path(cls.folder.name, settings["CRUMB_CLAIM"])), **settings}
         done = subprocess.run([COMMAND, "run", "--json", "--explain", "--verify", "off", "-p", "One day a small dog " * 6,
                                "-n", str(n), "--temp", "0", "--ignore-eos", "--profile", path if profile else "none",
-                               *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                               *arguments], env=environment, input=talk, capture_output=True, text=True,
                               timeout=300)
         if done.returncode != 0:
             raise AssertionError(done.stderr)
@@ -101,6 +101,23 @@ class Schedule(unittest.TestCase):
             chat += ["--chat-template", template] if chat else []
             _, start, _ = self.run_crumb("-p", "x", *chat, profile=profile, n=4)
             self.assertEqual(start["placement"], placement, chat)
+
+    def test_a_message_is_read_where_its_length_is_read_fastest(self):
+        """A chat's prompts are placed on the GPU and decoding on the CPU, by the lengths that are expected. What a message
+        really has may be read the faster elsewhere, whether it has more rows than a handful or less. Both see one cache."""
+        chat = ["-cnv", "--chat-template", "{% for m in messages %}{{ m.content }} {% endfor %}", "-c", "1024"]
+        some, many = "One day a small dog " * 6, "One day a small dog " * 50
+        weak, strong = (50, 25, 50), (50, 25, 2000)
+        for cpu, first, on_gpu, on_cpu in ((weak, "Hi", True, False), (weak, some, True, False),
+                                           (strong, some, False, True), (strong, many, True, True)):
+            arguments = ["-p", first, *chat]
+            right = self.run_crumb("--device", "cpu", *arguments, n=8, talk="Hi\nWho is she?\n")[0]
+            text, start, explained = self.run_crumb(*arguments, profile=machine(cpu, (10, 5, 5000)), n=8,
+                                                    talk="Hi\nWho is she?\n")
+            read = explained["prompt_tokens_placed_as"]
+            self.assertEqual((text, start["placement"]), (right, "prefill gpu0; decode cpu"))
+            self.assertEqual((read["prefill"] > 0, read["decode"] > 0), (on_gpu, on_cpu), (cpu, len(first), read))
+            self.assertEqual(explained["moved_bytes"], 0)
 
     def test_a_small_gain_is_not_worth_it(self):
         start, _ = self.placed((51, 25, 1000), (50, 25, 1000))

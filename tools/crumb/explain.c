@@ -39,6 +39,11 @@ void cli_explain(const crumb_session *s) {
                  e.placed_for.n_prompt, e.placed_for.n_batch, e.placed_for.n_generate, e.placed_for.n_ctx,
                  cli_kv_name(e.placed_for.kv_type));
     print_phases(&e);
+    if (e.prompt_rows[CRUMB_PHASE_PREFILL] + e.prompt_rows[CRUMB_PHASE_DECODE])
+        cli_note("explain: %llu of the prompts' tokens were read as placed for prefill, %llu as for decoding, by the "
+                 "lengths of their batches",
+                 (unsigned long long)e.prompt_rows[CRUMB_PHASE_PREFILL],
+                 (unsigned long long)e.prompt_rows[CRUMB_PHASE_DECODE]);
     print_units(&e);
     if (*e.split) cli_note("explain: %s; changed %u times", e.split, e.n_changes);
     if (e.moved_bytes)
@@ -97,6 +102,9 @@ cJSON *cli_explain_json(const crumb_session *s) {
     add_units(o, &e);
     json_add_text(o, "split", *e.split ? e.split : NULL);
     json_add_u64(o, "split_changes", e.n_changes);
+    cJSON *read = cJSON_AddObjectToObject(o, "prompt_tokens_placed_as");
+    for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++)
+        json_add_u64(read, phase_names[phase], e.prompt_rows[phase]);
     json_add_u64(o, "moved_bytes", e.moved_bytes);
     json_add_real(o, "move_ms", e.move_ms);
     json_add_real(o, "scheduling_us_per_token", e.overhead_us);
