@@ -48,6 +48,13 @@ crumb_sim_token crumb_sim_run_token(const crumb_sim_machine *m, uint32_t token, 
     return (crumb_sim_token){ns[0], ns[1], wall};
 }
 
+/* Adds what a token takes either device alone, with the noise that the split one has. */
+static void add_alone(const crumb_sim_machine *m, uint32_t token, uint64_t state, crumb_sim_result *out) {
+    uint64_t same[2] = {state, state};
+    out->first_ns += crumb_sim_run_token(m, token, 1, &same[0]).wall_ns;
+    out->second_ns += crumb_sim_run_token(m, token, 0, &same[1]).wall_ns;
+}
+
 void crumb_sim_decode(const crumb_sim_machine *m, const crumb_split_params *params, uint32_t n_tokens,
                       crumb_sim_token_fn *each, void *user, crumb_sim_result *out) {
     crumb_split split;
@@ -61,12 +68,11 @@ void crumb_sim_decode(const crumb_sim_machine *m, const crumb_split_params *para
         if (both && share != prepared) {
             crumb_split_spent(&split, m->change_ns);
             out->total_ns += m->change_ns;
+            out->changes_ns += m->change_ns;
             prepared = share;
         }
-        uint64_t same[2] = {state, state};
+        add_alone(m, i, state, out);
         const crumb_sim_token t = crumb_sim_run_token(m, i, (double)share / params->n_steps, &state);
-        out->first_ns += crumb_sim_run_token(m, i, 1, &same[0]).wall_ns;
-        out->second_ns += crumb_sim_run_token(m, i, 0, &same[1]).wall_ns;
         out->total_ns += t.wall_ns;
         out->n_split += both;
         crumb_split_done(&split, t.first_ns, t.second_ns, t.wall_ns);
@@ -75,4 +81,13 @@ void crumb_sim_decode(const crumb_sim_machine *m, const crumb_split_params *para
     out->n_changes = split.n_changes;
     out->on = crumb_split_is_on(&split);
     out->share = (double)split.share / params->n_steps;
+}
+
+void crumb_sim_decode_fixed(const crumb_sim_machine *m, double share, uint32_t n_tokens, crumb_sim_result *out) {
+    uint64_t state = m->seed;
+    *out = (crumb_sim_result){.n_split = share > 0 && share < 1 ? n_tokens : 0, .on = true, .share = share};
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        add_alone(m, i, state, out);
+        out->total_ns += crumb_sim_run_token(m, i, share, &state).wall_ns;
+    }
 }

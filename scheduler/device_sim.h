@@ -35,6 +35,7 @@ typedef struct crumb_sim_result {
     double first_ns, second_ns; /* what all tokens would have taken on either device alone, with the same noise */
     uint32_t n_split;           /* tokens that ran split */
     uint32_t n_changes;         /* of the share */
+    double changes_ns;          /* of total_ns: what these took */
     bool on;                    /* split at the end */
     double share;               /* then, or of the last trial */
 } crumb_sim_result;
@@ -43,5 +44,7 @@ typedef struct crumb_sim_result {
 typedef void crumb_sim_token_fn(void *user, uint32_t token, uint32_t share, const crumb_sim_token *t);
 void crumb_sim_decode(const crumb_sim_machine *m, const crumb_split_params *params, uint32_t n_tokens,
                       crumb_sim_token_fn *each, void *user, crumb_sim_result *out);
+/* The same with a share, 0 to 1, that stays whether it pays or not. */
+void crumb_sim_decode_fixed(const crumb_sim_machine *m, double share, uint32_t n_tokens, crumb_sim_result *out);
 
 #endif

@@ -5,8 +5,6 @@
 
 enum {
     BASELINE_TOKENS = 3,
-    TRIAL_TOKENS = 4, /* at a share that has settled */
-    TRIAL_MOST = 10,
     CHECK_EVERY = 96,  /* tokens between two looks at the other way */
     CHECK_SOONEST = 8, /* where times have changed */
     WAIT_FIRST = 64,
@@ -67,14 +65,26 @@ uint32_t crumb_split_next(const crumb_split *s) {
     return split ? s->share : s->params.alone;
 }
 
-/* The share that the devices' speeds ask for: another one only where it is well outside of the dead band, and where one
- * more change is not too dear. */
+/* The share that the devices' speeds ask for: another one only where it is well outside of the dead band. */
 static uint32_t wanted_share(const crumb_split *s) {
     const double n = s->params.n_steps;
     if (fabs(s->ideal * n - s->share) <= band) return s->share;
-    if (s->spent_ns + s->dearest_ns > most_spent * s->elapsed_ns) return s->share;
     const double nearest = round(s->ideal * n);
     return nearest < 1 ? 1 : nearest > n - 1 ? s->params.n_steps - 1 : (uint32_t)nearest;
+}
+
+/* One more change leaves all of them a small part of the time, of which some is counted upon. */
+static bool can_change(const crumb_split *s) {
+    const double foreseen = CRUMB_SPLIT_FORESEEN * typical(&s->alone);
+    const double ns = s->elapsed_ns > foreseen ? s->elapsed_ns : foreseen;
+    const double cost = s->params.change_ns > s->dearest_ns ? s->params.change_ns : s->dearest_ns;
+    return s->spent_ns + cost <= most_spent * ns;
+}
+
+static void change(crumb_split *s) {
+    s->share = wanted_share(s);
+    s->n_changes++;
+    s->n_wanting = 0;
 }
 
 /* True: the share has changed. */
@@ -83,16 +93,14 @@ static bool learn(crumb_split *s, double first_ns, double second_ns) {
     if (!(first_ns > 0) || !(second_ns > 0)) return false;
     const double first = s->share / first_ns, second = (n - s->share) / second_ns;
     s->ideal = old_weight * s->ideal + (1 - old_weight) * (first / (first + second));
-    const uint32_t wanted = wanted_share(s);
-    s->n_wanting = wanted == s->share ? 0 : s->n_wanting + 1;
-    if (s->n_wanting < s->params.settle || wanted == s->share) return false;
-    s->share = wanted;
-    s->n_changes++;
-    s->n_wanting = 0;
+    s->n_wanting = wanted_share(s) == s->share ? 0 : s->n_wanting + 1;
+    if (s->n_wanting < s->params.settle || !can_change(s)) return false;
+    change(s);
     return true;
 }
 
 static void give_up(crumb_split *s) {
+    s->waits = s->n_wanting >= s->params.settle;
     go(s, CRUMB_SPLIT_OFF);
     s->alone_at_trial_ns = typical(&s->alone);
 }
@@ -104,8 +112,8 @@ static void after_baseline(crumb_split *s) {
 static void after_trial(crumb_split *s, double wall_ns, bool moved) {
     const double alone = typical(&s->alone);
     if (moved) s->both = (crumb_split_times){.n = 0}; /* times of another share say little of this one */
-    const bool settled = s->both.n >= TRIAL_TOKENS, out_of_time = s->n_in_state >= TRIAL_MOST;
-    const bool moves = moved || wanted_share(s) != s->share; /* at once, or when it is settled */
+    const bool settled = s->both.n >= CRUMB_SPLIT_TRIAL_TOKENS, out_of_time = s->n_in_state >= CRUMB_SPLIT_TRIAL_MOST;
+    const bool moves = moved || (s->n_wanting > 0 && s->n_wanting < s->params.settle); /* at once, or soon */
     if (settled && typical(&s->both) < gain * alone) {
         s->wait = WAIT_FIRST;
         go(s, CRUMB_SPLIT_ON);
@@ -129,10 +137,16 @@ static void after_check(crumb_split *s) {
 }
 
 static void after_alone(crumb_split *s) {
+    if (s->waits && (!can_change(s) || s->lost_ns > most_lost * s->elapsed_ns)) return;
+    if (s->waits) { /* this trial is of the share that the last one has asked for */
+        s->waits = false;
+        change(s);
+        return go(s, CRUMB_SPLIT_TRIAL);
+    }
     const double now = typical(&s->alone), then = s->alone_at_trial_ns;
     const bool differs = now > changed * then || now * changed < then;
     const bool long_enough = s->n_in_state >= s->wait || (differs && s->n_in_state >= CRUMB_SPLIT_WINDOW);
-    if (!long_enough || s->lost_ns > most_lost * s->elapsed_ns) return;
+    if (!long_enough || s->lost_ns + s->spent_ns > most_lost * s->elapsed_ns) return;
     s->wait = differs ? WAIT_FIRST : s->wait < WAIT_MOST ? 2 * s->wait : WAIT_MOST;
     go(s, CRUMB_SPLIT_TRIAL);
 }
@@ -161,6 +175,7 @@ void crumb_split_spent(crumb_split *s, double ns) {
     s->elapsed_ns += ns;
     s->spent_ns += ns;
     if (ns > s->dearest_ns) s->dearest_ns = ns;
+    if (s->n_changes > 0) s->params.change_ns = 0; /* it has been measured */
 }
 
 void crumb_split_explain(const crumb_split *s, char *out, size_t size) {

@@ -8,7 +8,8 @@
  * A share is counted in steps, since changing it costs its user something (plans are recorded for rows, keys and values
  * move): 0 .. n_steps, n_steps being all rows on the first device. For each token: crumb_split_next, run,
  * crumb_split_done. Where changes cost something, crumb_split_spent says how much; further ones then wait until all
- * together are below 2% of the time, and until `settle` tokens agree.
+ * together are below 2% of the time, and until `settle` tokens agree. What the first one will take is told before, so
+ * that it waits as well: whoever decodes CRUMB_SPLIT_FORESEEN tokens or more loses at most 3% to what does not pay.
  */
 #ifndef CRUMB_SCHEDULER_SPLIT_H
 #define CRUMB_SCHEDULER_SPLIT_H
@@ -17,13 +18,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CRUMB_SPLIT_WINDOW = 5 };
+enum {
+    CRUMB_SPLIT_STEPS = 32, /* of a share where a change records plans anew: finer ones would gain less than that */
+    CRUMB_SPLIT_SETTLE = 4, /* likewise: tokens that agree before the share changes */
+    CRUMB_SPLIT_TRIAL_TOKENS = 4, /* of a trial, at a share that has settled, */
+    CRUMB_SPLIT_TRIAL_MOST = 10,  /* and in all */
+    CRUMB_SPLIT_FORESEEN = 128,   /* tokens that are counted upon when changes are weighed */
+    CRUMB_SPLIT_WINDOW = 5,
+};
 
 typedef struct crumb_split_params {
     uint32_t n_steps; /* at least 2 */
     uint32_t share;   /* to begin with, as predicted: 1 .. n_steps - 1 */
     uint32_t alone;   /* 0 or n_steps: who runs where it does not pay */
     uint32_t settle;  /* split tokens in a row that ask for another share before this one is left; 0: 1 */
+    double change_ns; /* that a change takes, until one has been measured; 0: unknown, the first one is free */
 } crumb_split_params;
 
 typedef enum crumb_split_state {
@@ -47,6 +56,7 @@ typedef struct crumb_split {
     double ideal;   /* 0..1: the share that the devices' speeds ask for, smoothed */
     crumb_split_times alone, both;
     uint32_t n_in_state, n_since_check, wait;
+    bool waits;               /* off, since another share is wanted and still too dear */
     bool checking;            /* the next token runs alone, though the split is on */
     double alone_at_trial_ns; /* what the last trial was compared with */
     double elapsed_ns, lost_ns;

@@ -98,7 +98,7 @@ static crumb_status run_spans(crumb_pipeline *p, crumb_bucket bucket, const crum
 /* A single row where the part of each device is learned: by both, or by one alone, as measured to be faster. */
 static crumb_status run_row(crumb_pipeline *p, const crumb_row *row, crumb_error *err) {
     const uint32_t share = crumb_split_next(&p->split);
-    const bool both = share > 0 && share < PIPELINE_SPLIT_STEPS;
+    const bool both = share > 0 && share < CRUMB_SPLIT_STEPS;
     if (both && share != p->share) CRUMB_TRY(pipeline_change_share(p, share, row->position, err));
     if (!p->pair) return run_spans(p, CRUMB_BUCKET_ONE, row, 1, err);
     const double aside_ns = p->aside_ns;

@@ -4,8 +4,6 @@
 
 #include <math.h>
 
-enum { SPLIT_SETTLE = 4 };
-
 /* Where a split is not asked for, but would perhaps pay, layers that cannot be divided are no error. */
 static crumb_status make_pair(crumb_pipeline *p, double share, crumb_error *err) {
     crumb_error reason = {0};
@@ -27,13 +25,16 @@ crumb_status pipeline_create_pair(crumb_pipeline *p, crumb_error *err) {
     if (wanted <= 0) return CRUMB_OK;
     if (p->model->split_always) return make_pair(p, wanted, err);
     p->alone = p->model->places[0].unit[CRUMB_PHASE_DECODE];
-    const crumb_split_params params = {.n_steps = PIPELINE_SPLIT_STEPS,
-                                       .share = (uint32_t)lround(wanted * PIPELINE_SPLIT_STEPS),
-                                       .alone = p->alone ? 0 : PIPELINE_SPLIT_STEPS,
-                                       .settle = SPLIT_SETTLE};
+    const crumb_split_params params = {.n_steps = CRUMB_SPLIT_STEPS,
+                                       .share = (uint32_t)lround(wanted * CRUMB_SPLIT_STEPS),
+                                       .alone = p->alone ? 0 : CRUMB_SPLIT_STEPS,
+                                       .settle = CRUMB_SPLIT_SETTLE};
     crumb_split_init(&p->split, &params);
     p->share = p->split.share;
-    return make_pair(p, (double)p->share / PIPELINE_SPLIT_STEPS, err);
+    const uint64_t start = crumb_now_ns();
+    CRUMB_TRY(make_pair(p, (double)p->share / CRUMB_SPLIT_STEPS, err));
+    p->split.params.change_ns = (double)(crumb_now_ns() - start); /* a change does the same again */
+    return CRUMB_OK;
 }
 
 crumb_status pipeline_bring_kv(crumb_pipeline *p, bool to_pair, uint32_t n_past, crumb_error *err) {
@@ -103,7 +104,7 @@ crumb_status pipeline_change_share(crumb_pipeline *p, uint32_t share, uint32_t n
     const uint64_t start = crumb_now_ns();
     CRUMB_TRY(pipeline_bring_kv(p, false, n_past, err));
     drop_pair(p);
-    CRUMB_TRY(make_pair(p, (double)share / PIPELINE_SPLIT_STEPS, err));
+    CRUMB_TRY(make_pair(p, (double)share / CRUMB_SPLIT_STEPS, err));
     p->share = share;
     p->stats.n_changes++;
     p->aside_ns = before_ns + (double)(crumb_now_ns() - start);

@@ -8,10 +8,6 @@
 #include "host/engine/pipeline.h"
 #include "scheduler/split.h"
 
-/* A change of a pair's share records both plans anew and moves all keys and values: finer steps than 1/32 would gain
- * less than they cost. */
-enum { PIPELINE_SPLIT_STEPS = 32 };
-
 /* Layers [first, end) on one device; the head is the layer behind the last. What a token needs of it comes first: the
  * layer before has driven all of this out of the caches, and each further line that is read takes 0.1 us. */
 typedef struct span {
@@ -58,7 +54,7 @@ struct crumb_pipeline {
     crumb_pair *pair;     /* NULL: layers are not divided; else single rows may go there */
     crumb_split split;
     size_t alone;               /* the unit that runs single rows where the pair does not */
-    uint32_t share;             /* of PIPELINE_SPLIT_STEPS, that the pair has been made for; 0: one that stays */
+    uint32_t share;             /* of CRUMB_SPLIT_STEPS, that the pair has been made for; 0: one that stays */
     crumb_watch_split pair_row; /* predicted of the pair */
     bool by_pair;               /* the last run */
     crumb_phase placed_as;      /* likewise: in whose place it was, where not by the pair */

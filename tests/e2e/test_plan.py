@@ -92,6 +92,34 @@ class Placement(Plan):
         self.assertGreater(split["ttft_ms"], 2 * alone["ttft_ms"])
         self.assertLess(split["decode_tok_s"], alone["decode_tok_s"])
 
+    def test_a_split_is_simulated(self):
+        """The best one where both devices together pay, which is learned and counts its changes; --split X stays at X."""
+        with open(os.path.join(SOURCE, "scheduler", "profiles", "lnl.json"), encoding="utf-8") as f:
+            machine = json.load(f)
+        for device, alone, together in zip(machine["devices"], (40, 70), (38, 60)):
+            device["read_gb_s"][0], device["together_gb_s"][0] = alone, together
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as out:
+            json.dump(machine, out)
+            out.flush()
+            best = self.plan(*LLAMA, "--profile", out.name)
+            asked = self.plan(*LLAMA, "--profile", out.name, "--split", "0.25")
+            page = self.succeeds("plan", *LLAMA, "--profile", out.name).stdout
+            self.assertRegex(page, r"split, simulated: 512 tokens, 1\.\d+ times .* stays with 0\.\d+ .*; 0 changes took 0\.0 ms")
+            page = self.succeeds("plan", *LLAMA, "--profile", out.name, "--split", "0.25").stdout
+            self.assertIn("0.25 of the rows on the first, as asked for", page)
+        split, share = best["split_simulated"], best["layers"][0]["decode"]["share"]
+        self.assertTrue(0.5 < share < 0.7)
+        self.assertEqual((split["fixed"], split["stays"], split["changes_ms"]), (False, True, 0))
+        self.assertAlmostEqual(split["share"], share, delta=2 / 32)
+        self.assertGreater(min(split["first_alone_ms"], split["second_alone_ms"]) / split["total_ms"], 1.2)
+        fixed = asked["split_simulated"]
+        self.assertEqual((fixed["fixed"], fixed["stays"], fixed["share"], fixed["n_changes"]), (True, True, 0.25, 0))
+        self.assertGreater(fixed["total_ms"], split["total_ms"])
+        for plan in (best, asked):
+            told = plan["split_simulated"]
+            self.assertAlmostEqual(told["total_ms"] / told["n_tokens"] * plan["decode_tok_s"] / 1000, 1, delta=0.06)
+        self.assertNotIn("split_simulated", self.plan(*LLAMA, "--profile", "bmg"))
+
     def test_errors(self):
         self.fails(2, "plan", *LLAMA, "--profile", "nothing", says="no machine 'nothing'")
         self.fails(1, "plan", *LLAMA, "--profile", "/nonexistent/m.json", says="/nonexistent/m.json")

@@ -5,10 +5,15 @@
 #include "host/engine/costs.h"
 #include "host/engine/machine.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIMULATED_TOKENS = 512, SPLIT_STEPS = 32, MAX_FIGURES = 4096 };
+enum {
+    SIMULATED_TOKENS = 512,
+    CHANGE_TOKENS = 4, /* that a change of the share takes as long as */
+    MAX_FIGURES = 4096
+};
 
 /* ---- the machine --------------------------------------------------------------------------------------------- */
 
@@ -139,6 +144,7 @@ static double kept_together(const plan *p, size_t device) {
     return decoding_device(p, device, true).together_gb_s / decoding_device(p, device, false).read_gb_s;
 }
 
+/* A share that was asked for stays; the predicted one is learned from, and left if it does not pay. */
 static void simulate_split(plan *p) {
     const crumb_place_part *part = &p->placement.part[CRUMB_PHASE_DECODE][0];
     const crumb_cost *sum = &p->placement.sum[CRUMB_PHASE_DECODE];
@@ -153,11 +159,20 @@ static void simulate_split(plan *p) {
     if (a->kind != CRUMB_PROFILE_DISCRETE && b->kind != CRUMB_PROFILE_DISCRETE)
         m.shared_gb_s =
             m.device[0].gb_s * kept_together(p, part->device) + m.device[1].gb_s * kept_together(p, part->other);
-    const uint32_t share = (uint32_t)(part->share * SPLIT_STEPS + 0.5);
-    const crumb_split_params params = {
-        .n_steps = SPLIT_STEPS, .share = share, .alone = m.device[0].gb_s >= m.device[1].gb_s ? SPLIT_STEPS : 0};
+    uint64_t state = 0; /* there is no noise */
+    m.change_ns = CHANGE_TOKENS *
+                  fmin(crumb_sim_run_token(&m, 0, 0, &state).wall_ns, crumb_sim_run_token(&m, 0, 1, &state).wall_ns);
+    const crumb_split_params params = {.n_steps = CRUMB_SPLIT_STEPS,
+                                       .share = (uint32_t)lround(part->share * CRUMB_SPLIT_STEPS),
+                                       .alone = m.device[0].gb_s >= m.device[1].gb_s ? CRUMB_SPLIT_STEPS : 0,
+                                       .settle = CRUMB_SPLIT_SETTLE,
+                                       .change_ns = m.change_ns};
     p->n_simulated = SIMULATED_TOKENS;
-    crumb_sim_decode(&m, &params, p->n_simulated, NULL, NULL, &p->split);
+    p->fixed = p->problem.split > 0;
+    if (p->fixed)
+        crumb_sim_decode_fixed(&m, part->share, p->n_simulated, &p->split);
+    else
+        crumb_sim_decode(&m, &params, p->n_simulated, NULL, NULL, &p->split);
     p->simulated = true;
 }
 

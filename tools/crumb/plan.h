@@ -35,6 +35,7 @@ typedef struct plan {
     crumb_place_problem problem;
     crumb_placement placement;
     bool simulated; /* decoding is split, and was tried on virtual devices */
+    bool fixed;     /* with the share that --split asks for */
     crumb_sim_result split;
     uint32_t n_simulated;
 } plan;

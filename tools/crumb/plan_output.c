@@ -78,9 +78,12 @@ static void print_split(const plan *p) {
     if (!p->simulated) return;
     const crumb_sim_result *r = &p->split;
     const double best = r->first_ns < r->second_ns ? r->first_ns : r->second_ns;
-    cli_print(
-        "split, simulated: %u tokens, %.2f times the faster device alone; %s with %.2f of the rows on the first\n",
-        p->n_simulated, best / r->total_ns, r->on ? "stays" : "leaves", r->share);
+    cli_print("split, simulated: %u tokens, %.2f times the faster device alone; ", p->n_simulated, best / r->total_ns);
+    if (p->fixed)
+        cli_print("%.2f of the rows on the first, as asked for\n", r->share);
+    else
+        cli_print("%s with %.2f of the rows on the first; %u changes took %.1f ms\n", r->on ? "stays" : "leaves",
+                  r->share, r->n_changes, r->changes_ns * 1e-6);
 }
 
 static void print_sources(const plan *p) {
@@ -196,7 +199,10 @@ crumb_status plan_print_json(const plan *p, crumb_error *err) {
     if (p->simulated) {
         cJSON *split = cJSON_AddObjectToObject(document, "split_simulated");
         json_add_u64(split, "n_tokens", p->n_simulated);
+        cJSON_AddBoolToObject(split, "fixed", p->fixed);
         cJSON_AddBoolToObject(split, "stays", p->split.on);
+        json_add_u64(split, "n_changes", p->split.n_changes);
+        json_add_real(split, "changes_ms", p->split.changes_ns * 1e-6);
         json_add_real(split, "share", p->split.share);
         json_add_real(split, "first_alone_ms", p->split.first_ns * 1e-6);
         json_add_real(split, "second_alone_ms", p->split.second_ns * 1e-6);
