@@ -9,7 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { READ_UNIT = 8192, STREAMS = 8, LINE = 64, PREFETCH = 16 * LINE, STEPS = 2000, WAKING_STEPS = 100 };
+enum {
+    READ_UNIT = 8192,
+    STREAMS = 8,
+    LINE = 64,
+    PREFETCH = 16 * LINE,
+    STEPS = 2000,
+    WAKING_STEPS = 100,
+    LEAST_STEPS = STEPS / 20
+};
 /* Work is cut into chunks that threads take one after the other, as the kernels' is: a core that is slower, or busy
  * with something else for a moment, costs the probe what it costs them. */
 enum { MAX_CHUNKS = 4096, DOT_CHUNKS_PER_THREAD = 16, DOT_ROUNDS = 1000000 / DOT_CHUNKS_PER_THREAD };
@@ -288,6 +296,17 @@ static double item_ns(crumb_probe *probe) {
     return median(ns, STEPS);
 }
 
+/* What steps took beyond the items of the thread that did most of them; `whole`: only of those to which every thread
+ * came, since a thread that does all items waits for nobody. Returns how many. */
+static int step_prices(const step_times *t, double item, bool whole, double *ns) {
+    int n = 0;
+    for (int i = 0; i + 1 < STEPS; i++) {
+        const uint32_t most = atomic_load(&t->most_items[i]);
+        if (!whole || most == 1) ns[n++] = (double)(t->began_ns[i + 1] - t->began_ns[i]) - item * most;
+    }
+    return n;
+}
+
 double crumb_probe_step(crumb_probe *probe) {
     step_times *t = &probe->steps;
     const int n_threads = crumb_pool_threads(probe->pool);
@@ -300,11 +319,8 @@ double crumb_probe_step(crumb_probe *probe) {
     crumb_walk_init(&walk, probe->pool, n_threads, STEPS, begin_step, run_step, probe);
     crumb_walk_run(&walk);
     crumb_walk_retire(&walk);
-    for (int i = 0; i + 1 < STEPS; i++) {
-        const double took = (double)(t->began_ns[i + 1] - t->began_ns[i]);
-        ns[i] = took - item * atomic_load(&t->most_items[i]);
-    }
-    const double price = median(ns, STEPS - 1);
+    const int n = step_prices(t, item, true, ns);
+    const double price = n >= LEAST_STEPS ? median(ns, (size_t)n) : median(ns, (size_t)step_prices(t, item, false, ns));
     return price > 0 ? price : 0;
 }
 

@@ -34,7 +34,8 @@ double crumb_probe_dot(crumb_probe *probe, crumb_isa isa);
 /* GHz of the calling thread's core while all threads compute. */
 double crumb_probe_clock(crumb_probe *probe);
 /* Nanoseconds that a step of a plan with one item per thread takes beyond the items: the price of a barrier. Items that
- * a thread has taken because others were kept away are no part of it. */
+ * a thread has taken because others were kept away are no part of it. 0 where other programs kept threads away from
+ * nearly all steps: measure again. */
 double crumb_probe_step(crumb_probe *probe);
 /* Nanoseconds from the moment that the pool's owner calls its threads for a job until one that was waiting for it, and
  * spins, is inside: the price of handing them a plan. 0 with one thread. */

@@ -10,6 +10,9 @@
 #include <string.h>
 
 enum { MAX_BYTES = 1 << 18 };
+/* Another number whenever other figures are measured, or in another way: a profile that an earlier crumb has stored is
+ * void then. 2: exchanges, dense weights and attention are measured and no longer estimated. */
+enum { MEASURED_BY = 2 };
 
 bool crumb_engine_profile_path(char *out, size_t size) {
     return crumb_cache_path("profile.json", out, size);
@@ -19,7 +22,7 @@ void crumb_engine_profile_key(const crumb_engine_devices *all, char key[CRUMB_EN
     uint64_t hash = CRUMB_HASH_SEED;
     char device[96], target[32], source[20], text[512];
     crumb_kernel_suite_cpu.identify(NULL, device, target, source);
-    snprintf(text, sizeof text, "1|%s|%s|%s|%s|%llu", crumb_version(), device, target, source,
+    snprintf(text, sizeof text, "%d|%s|%s|%s|%s|%llu", MEASURED_BY, crumb_version(), device, target, source,
              (unsigned long long)crumb_memory_total_bytes());
     hash = crumb_hash(hash, text, strlen(text));
     for (size_t i = 0; i < all->n; i++) {
@@ -71,8 +74,8 @@ crumb_status crumb_engine_profile_read(char **text, size_t *n_bytes, crumb_error
     if (status == CRUMB_OK && !mine)
         status = crumb_fail(
             err, CRUMB_ERR_DEVICE,
-            "this machine was measured with other devices, drivers or kernels: 'crumb devices --measure' does it "
-            "anew (%s)",
+            "this machine was measured with other devices, drivers or kernels, or by an earlier crumb: 'crumb devices "
+            "--measure' does it anew (%s)",
             path);
     if (status == CRUMB_OK) return status;
     free(*text);

@@ -70,8 +70,11 @@ class OpenCl(CommandTest):
         if not self.exact:  # cannot be used, and therefore is not measured
             return
         figures = {f["key"]: f["value"] for f in plan["figures"]}
-        for key in ("read_gb_s", "kernels.crumb.work.u2.gops", "kernels.crumb.launch_us"):
+        sources = {f["key"]: f["source"] for f in plan["figures"]}
+        for key in ("read_gb_s", "exchange_us", "kernels.crumb.launch_us", *(f"kernels.crumb.work.{work}.{what}" for work in
+                    ("u2", "f16", "attention") for what in ("gops", "share"))):
             self.assertGreater(figures["gpu0." + key], 0)
+            self.assertTrue(sources["gpu0." + key].startswith("measured"), (key, sources["gpu0." + key]))
         self.assertNotIn("gpu0.transfer_gb_s", figures)  # keys and values are where both see them
         self.assertLessEqual(figures["gpu0.together_gb_s"], figures["gpu0.read_gb_s"])
         named = json.loads(self.succeeds(*model, "--device", "gpu0", env=env).stdout)

@@ -281,6 +281,13 @@ class ThisMachine(Plan):
                 text = f.read()
             self.assertEqual(os.stat(path).st_mode & 0o77, 0)
             key = json.loads(text)["key"]
+            device = json.loads(text)["devices"][0]
+            kernels = device["kernels"]["crumb"]
+            for value, source in (kernels["launch_us"], device["exchange_us"], *kernels["work"]["f16"].values(),
+                                  *kernels["work"]["attention"].values()):
+                self.assertGreater(value, 0)
+                self.assertTrue(source.startswith("measured"), source)
+            self.assertFalse([f["key"] for f in plan["figures"] if f["source"].startswith("estimated")])
             with open(path, "w", encoding="utf-8") as f:
                 f.write(text.replace(key, "0" * 16))
             self.fails(4, "plan", *LLAMA, env=env, says="anew")

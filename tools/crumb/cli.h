@@ -119,6 +119,12 @@ const char *cli_model_label(const crumb_model_info *info, char buffer[128]); /* 
 /* ---- the machine (probe.c) --------------------------------------------------------------------------------- */
 
 double cli_median(double *values, size_t n); /* sorts them; 0 for none */
+/* What something takes that is small beside its own noise: the median of `rounds` samples. Where that is not above 0,
+ * other programs have drowned it: it is measured again, some times, and is what the clock can tell apart at least, so
+ * that nothing is taken to cost nothing. Fails as the samples do. */
+typedef crumb_status cli_sample_fn(void *user, double *ns, crumb_error *err);
+crumb_status cli_median_price(cli_sample_fn *sample, void *user, size_t rounds, double *ns, crumb_error *err);
+cli_sample_fn cli_sample_step; /* `user` is a crumb_probe: a step of a plan */
 /* GB/s that n_threads threads (0: one per core) together read from memory on cores of a kind: the roof of decoding.
  * Takes a few tenths of a second; 0 when there is too little memory to tell. */
 double cli_probe_read_bandwidth(int n_threads, const char *cpu_kind);

@@ -31,7 +31,7 @@ static crumb_status measure(int n_threads, size_t rounds, measurement *out, crum
     for (size_t r = 0; values && r < rounds; r++) {
         values[READ * rounds + r] = crumb_probe_read(probe);
         values[CLOCK * rounds + r] = crumb_probe_clock(probe);
-        values[STEP * rounds + r] = crumb_probe_step(probe);
+        cli_median_price(cli_sample_step, probe, 1, &values[STEP * rounds + r], NULL);
         values[CALL * rounds + r] = crumb_probe_call(probe);
         for (size_t isa = 0; isa < CRUMB_ISA_COUNT; isa++)
             values[(DOT + isa) * rounds + r] = crumb_probe_dot(probe, (crumb_isa)isa);

@@ -2,7 +2,7 @@
 #ifndef CRUMB_TOOLS_PLAN_H
 #define CRUMB_TOOLS_PLAN_H
 
-#include "host/backend.h"
+#include "host/kernel/suite.h"
 #include "scheduler/device_sim.h"
 #include "scheduler/place.h"
 #include "tools/crumb/cli.h"
@@ -52,6 +52,23 @@ int plan_paper(const cli_options *options);
 /* Measures the processor and the GPUs that can be used, and stores the profile in the user's cache. `path` gets where
  * it lies. */
 crumb_status plan_measure(int n_threads, size_t rounds, char *path, size_t size, crumb_error *err);
+/* A device's kernels that are measured. */
+typedef struct plan_bench {
+    const crumb_backend *backend;
+    const crumb_kernel_suite *suite;
+    crumb_kernel_machine *machine;
+    size_t rounds;
+    uint32_t many; /* rows of activations that stand for a prompt */
+} plan_bench;
+/* Ops that run in plans only (plan_ops.c): 10^9 operations a second with many rows, and the part of the memory's
+ * bandwidth that one row reaches. Fails with DEVICE where the device tells no times. */
+typedef struct plan_ops_speeds {
+    double dense_gops, dense_share, attention_gops, attention_share;
+} plan_ops_speeds;
+crumb_status plan_measure_ops(const plan_bench *bench, plan_ops_speeds *out, crumb_error *err);
+/* Microseconds of an exchange between a GPU and the processor's n_threads threads, which is above 0 (plan_exchange.c).
+ * Fails with UNSUPPORTED where these have no memory that both see. */
+crumb_status plan_measure_exchange(const plan_bench *gpu, int n_threads, double *us, crumb_error *err);
 /* Moving keys and values from a device's cache to the processor's (plan_move.c). */
 typedef struct plan_move {
     double gb_s, us; /* by their bytes, and beyond these for each layer; 0: both devices have one cache */

@@ -18,24 +18,17 @@
 
 enum { MAX_ROUNDS = 15, MANY_ROWS_ROUNDS = 5, ROWS = 2048, COLUMNS = 4096, MANY = 256, MANY_IN_SOFTWARE = 32 };
 
-/* What a device does by itself. 0: unknown. */
+/* What a device does by itself, and what meeting another takes. 0: unknown. */
 typedef struct speeds {
-    double read_gb_s, launch_us;
+    double read_gb_s, launch_us, exchange_us;
     double gops[CRUMB_WORK_COUNT], share[CRUMB_WORK_COUNT];
 } speeds;
 
 /* ---- a suite's kernels --------------------------------------------------------------------------------------- */
 
-typedef struct bench_case {
-    const crumb_kernel_suite *suite;
-    crumb_kernel_machine *machine;
-    size_t rounds;
-    uint32_t many; /* rows of activations that stand for a prompt */
-} bench_case;
-
 /* Median time of the kernel that a plan would take, for one row, and of the memory's reading in the same rounds; for
  * many rows the least time, since nothing but other programs makes such a kernel slow. */
-static crumb_status time_kernel(const bench_case *c, const crumb_kernel_problem *p, size_t rounds, double *ns,
+static crumb_status time_kernel(const plan_bench *c, const crumb_kernel_problem *p, size_t rounds, double *ns,
                                 double *gb_s, double *bytes, crumb_error *err) {
     const size_t kernel = c->suite->chosen(c->machine, p);
     char knobs[CRUMB_KNOBS_BYTES] = "";
@@ -61,7 +54,7 @@ static crumb_status time_kernel(const bench_case *c, const crumb_kernel_problem 
     return status;
 }
 
-static crumb_status measure_work(const bench_case *c, crumb_work work, const char *format, speeds *out,
+static crumb_status measure_work(const plan_bench *c, crumb_work work, const char *format, speeds *out,
                                  crumb_error *err) {
     crumb_kernel_problem p = {
         .format = crumb_kernel_format_find(format), .m = ROWS, .k = COLUMNS, .n = 1, .act = CRUMB_ACT_ROW};
@@ -77,19 +70,31 @@ static crumb_status measure_work(const bench_case *c, crumb_work work, const cha
     return CRUMB_OK;
 }
 
-static crumb_status measure_kernels(const bench_case *c, speeds *out, crumb_error *err) {
+static crumb_status measure_kernels(const plan_bench *c, speeds *out, crumb_error *err) {
     static const struct {
         crumb_work work;
         const char *format;
     } cases[] = {
         {CRUMB_WORK_U1, "1"}, {CRUMB_WORK_U2, "2"}, {CRUMB_WORK_U3, "3"}, {CRUMB_WORK_U4, "4"}, {CRUMB_WORK_U8, "8"}};
-    crumb_kernel_roofs roofs;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (cli_interrupted(NULL)) return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "interrupted");
         CRUMB_TRY(measure_work(c, cases[i].work, cases[i].format, out, err));
     }
+    plan_ops_speeds ops;
+    CRUMB_TRY(plan_measure_ops(c, &ops, err));
+    out->gops[CRUMB_WORK_F16] = ops.dense_gops;
+    out->share[CRUMB_WORK_F16] = ops.dense_share;
+    out->gops[CRUMB_WORK_ATTENTION] = ops.attention_gops;
+    out->share[CRUMB_WORK_ATTENTION] = ops.attention_share;
+    return CRUMB_OK;
+}
+
+static crumb_status sample_launch(void *user, double *ns, crumb_error *err) {
+    (void)err;
+    const plan_bench *c = user;
+    crumb_kernel_roofs roofs;
     c->suite->machine_roofs(c->machine, 0, &roofs);
-    out->launch_us = roofs.launch_ns * 1e-3;
+    *ns = roofs.launch_ns;
     return CRUMB_OK;
 }
 
@@ -114,7 +119,7 @@ static void read_on_gpu(void *arg) {
 }
 
 /* The processor's rate while a GPU reads, and the other way round. */
-static crumb_status measure_together(crumb_probe *probe, const bench_case *gpu, double *cpu_gb_s, double *gpu_gb_s,
+static crumb_status measure_together(crumb_probe *probe, const plan_bench *gpu, double *cpu_gb_s, double *gpu_gb_s,
                                      crumb_error *err) {
     reader r = {.suite = gpu->suite, .machine = gpu->machine};
     double values[256];
@@ -137,58 +142,46 @@ static void add_figure(cJSON *object, const char *key, double value, const char 
     cJSON_AddItemToArray(pair, cJSON_CreateString(source));
 }
 
-static void add_work(cJSON *work, crumb_work w, double gops, const char *gops_source, double share,
-                     const char *share_source) {
-    if (!(gops > 0) || !(share > 0)) return;
-    cJSON *o = cJSON_AddObjectToObject(work, crumb_work_name(w));
-    add_figure(o, "gops", gops, gops_source);
-    add_figure(o, "share", share, share_source);
-}
-
-/* `dense_gops`: of f16 weights, which no suite measures. */
-static void add_kernels(cJSON *device, const speeds *s, double layer_launches, double dense_gops,
-                        const char *dense_source, double attention_gops) {
+static void add_kernels(cJSON *device, const speeds *s, double layer_launches) {
     cJSON *sets = cJSON_AddObjectToObject(device, "kernels"), *set = cJSON_AddObjectToObject(sets, "crumb");
     add_figure(set, "launch_us", s->launch_us, "measured");
     add_figure(set, "layer_launches", layer_launches, "crumb's plans of a Llama layer");
     add_figure(set, "head_launches", 3, "crumb's plans");
     cJSON *work = cJSON_AddObjectToObject(set, "work");
-    for (int w = CRUMB_WORK_U1; w <= CRUMB_WORK_U8; w++)
-        add_work(work, (crumb_work)w, s->gops[w], "measured", s->share[w], "measured");
-    add_work(work, CRUMB_WORK_F16, dense_gops, dense_source, 0.9, "estimated: nearly all, as with 8 bits");
-    add_work(work, CRUMB_WORK_ATTENTION, attention_gops, dense_source, 0.7, "estimated: streams of short rows");
+    for (int w = 0; w < CRUMB_WORK_COUNT; w++) {
+        if (!(s->gops[w] > 0) || !(s->share[w] > 0)) continue;
+        cJSON *o = cJSON_AddObjectToObject(work, crumb_work_name((crumb_work)w));
+        add_figure(o, "gops", s->gops[w], "measured");
+        add_figure(o, "share", s->share[w], "measured");
+    }
 }
 
 /* ---- the processor --------------------------------------------------------------------------------------------- */
 
 typedef struct machine_parts {
     crumb_probe *probe;
-    double clock_ghz, cpu_together_gb_s;
+    double cpu_together_gb_s;
     int n_threads;
     cJSON *devices;
 } machine_parts;
 
 static crumb_status measure_cpu(machine_parts *m, size_t rounds, speeds *out, crumb_error *err) {
-    bench_case c = {.suite = &crumb_kernel_suite_cpu, .rounds = rounds, .many = MANY};
-    double reads[MAX_ROUNDS], steps[MAX_ROUNDS];
+    plan_bench c = {.backend = &crumb_backend_cpu, .suite = &crumb_kernel_suite_cpu, .rounds = rounds, .many = MANY};
+    double reads[MAX_ROUNDS], step_ns;
     const size_t n = rounds < MAX_ROUNDS ? rounds : MAX_ROUNDS;
-    for (size_t i = 0; i < n; i++) {
-        reads[i] = crumb_probe_read(m->probe);
-        steps[i] = crumb_probe_step(m->probe);
-    }
+    for (size_t i = 0; i < n; i++) reads[i] = crumb_probe_read(m->probe);
+    CRUMB_TRY(cli_median_price(cli_sample_step, m->probe, n, &step_ns, err));
     CRUMB_TRY(c.suite->machine_create(&(crumb_kernel_machine_params){.n_threads = m->n_threads}, &c.machine, err));
     const crumb_status status = measure_kernels(&c, out, err);
     c.suite->machine_destroy(c.machine);
     out->read_gb_s = cli_median(reads, n);
-    out->launch_us = cli_median(steps, n) * 1e-3;
-    m->clock_ghz = crumb_probe_clock(m->probe);
+    out->launch_us = out->exchange_us = step_ns * 1e-3;
     m->cpu_together_gb_s = out->read_gb_s;
     return status;
 }
 
 static cJSON *cpu_json(const machine_parts *m, const speeds *s) {
     cJSON *o = cJSON_CreateObject();
-    const double f32_gops = 32 * m->clock_ghz * m->n_threads;
     json_add_text(o, "name", "cpu");
     json_add_text(o, "kind", "processor");
     char detail[96];
@@ -197,8 +190,8 @@ static cJSON *cpu_json(const machine_parts *m, const speeds *s) {
     add_figure(o, "memory_gb", (double)crumb_memory_total_bytes() * 1e-9, "measured");
     add_figure(o, "read_gb_s", s->read_gb_s, "measured");
     add_figure(o, "together_gb_s", m->cpu_together_gb_s, "measured");
-    add_figure(o, "exchange_us", s->launch_us, "measured: a barrier of its threads");
-    add_kernels(o, s, 8, f32_gops / 2, "estimated: half of 32 operations a cycle and core", f32_gops / 2);
+    add_figure(o, "exchange_us", s->exchange_us, "measured: a barrier of its threads");
+    add_kernels(o, s, 8);
     return o;
 }
 
@@ -220,9 +213,28 @@ static cJSON *gpu_json(const crumb_device_listing *l, const speeds *s, double to
         add_figure(o, "transfer_gb_s", move->gb_s, "measured: keys and values, out of one cache and into the other");
         add_figure(o, "transfer_us", move->us, "measured: likewise");
     }
-    add_figure(o, "exchange_us", 2 * s->launch_us + (discrete ? 6 : 1), "estimated: two launches and the way between");
-    add_kernels(o, s, 7, s->gops[CRUMB_WORK_U8] / 2, "estimated: half of int8's rate", s->gops[CRUMB_WORK_U8] / 10);
+    if (s->exchange_us > 0)
+        add_figure(o, "exchange_us", s->exchange_us, "measured: plans of both that meet, beside plans that do not");
+    else
+        add_figure(o, "exchange_us", 2 * s->launch_us + (discrete ? 6 : 1),
+                   "estimated: two launches and the way between; no memory that both see");
+    add_kernels(o, s, 7);
     return o;
+}
+
+/* With the device's kernels at hand. */
+static crumb_status measure_machine(machine_parts *m, const plan_bench *c, speeds *out, double *cpu_gb_s,
+                                    double *gpu_gb_s, crumb_error *err) {
+    double launch_ns;
+    CRUMB_TRY(measure_kernels(c, out, err));
+    if (!(out->read_gb_s > 0 && out->gops[CRUMB_WORK_U8] > 0))
+        return crumb_fail(err, CRUMB_ERR_DEVICE, "its driver tells no times");
+    CRUMB_TRY(cli_median_price(sample_launch, &(plan_bench){.suite = c->suite, .machine = c->machine}, c->rounds,
+                               &launch_ns, err));
+    out->launch_us = launch_ns * 1e-3;
+    const crumb_status status = plan_measure_exchange(c, m->n_threads, &out->exchange_us, err);
+    if (status != CRUMB_OK && status != CRUMB_ERR_UNSUPPORTED) return status;
+    return measure_together(m->probe, c, cpu_gb_s, gpu_gb_s, err);
 }
 
 static crumb_status measure_gpu(machine_parts *m, const crumb_engine_device *device, size_t rounds, crumb_error *err) {
@@ -234,12 +246,12 @@ static crumb_status measure_gpu(machine_parts *m, const crumb_engine_device *dev
     CRUMB_TRY(crumb_engine_module_load(device->backend->name, &module, err));
     if (!module->suite) return crumb_fail(err, CRUMB_ERR_DEVICE, "the backend tells of no kernels");
     const bool software = device->listing.kind == CRUMB_DEVICE_PROCESSOR;
-    bench_case c = {.suite = module->suite, .rounds = rounds, .many = software ? MANY_IN_SOFTWARE : MANY};
+    plan_bench c = {.backend = device->backend,
+                    .suite = module->suite,
+                    .rounds = rounds,
+                    .many = software ? MANY_IN_SOFTWARE : MANY};
     CRUMB_TRY(c.suite->machine_create(&(crumb_kernel_machine_params){.device = device->listing.name}, &c.machine, err));
-    crumb_status status = measure_kernels(&c, &s, err);
-    if (status == CRUMB_OK && !(s.read_gb_s > 0 && s.gops[CRUMB_WORK_U8] > 0))
-        status = crumb_fail(err, CRUMB_ERR_DEVICE, "its driver tells no times");
-    if (status == CRUMB_OK) status = measure_together(m->probe, &c, &cpu_gb_s, &gpu_gb_s, err);
+    const crumb_status status = measure_machine(m, &c, &s, &cpu_gb_s, &gpu_gb_s, err);
     c.suite->machine_destroy(c.machine);
     if (status != CRUMB_OK) return status;
     if (cpu_gb_s > 0 && cpu_gb_s < m->cpu_together_gb_s) m->cpu_together_gb_s = cpu_gb_s;
