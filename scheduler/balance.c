@@ -7,6 +7,8 @@ static const float least_band = 0.04f, most_band = 0.4f;
 static const float least_part = 1.0f / 64; /* of an equal share: the floor of a ratio */
 static const float mean_noise = 0.5f;      /* of the noise of ops: an average of CALM_OPS is nearly never off by more */
 
+static const float of_difference = 0.70710678f; /* two readings differ by so much more than one is off */
+
 enum {
     FIRST_OPS = 4, /* in which every reading counts */
     CALM_OPS = 32, /* that are averaged at least */
@@ -90,7 +92,8 @@ static int judge(const crumb_balance *b, int n, const uint32_t *units, const uin
     return n_measured;
 }
 
-/* Which cores are off by more than the band; also takes the op's worst into the noise. */
+/* Which cores are off by more than the band. Takes into the noise how much the worst core differs from what it was in
+ * the op before: one that is always off by the same is no noise, but has the wrong ratio. */
 static bool outside(crumb_balance *b, int n, const float *wanted) {
     const float twice = 2 * b->noise, capped = twice < most_band ? twice : most_band;
     const float band = capped > least_band ? capped : least_band;
@@ -98,14 +101,16 @@ static bool outside(crumb_balance *b, int n, const float *wanted) {
     float worst = 0;
     for (int i = 0; i < n; i++) {
         if (wanted[i] == 0) continue;
-        const float off = wanted[i] / b->ratio[i] - 1, size = fabsf(off); /* noise: no branch here is predicted */
+        const float off = wanted[i] / b->ratio[i] - 1, size = fabsf(off - b->off[i]); /* no branch here is predicted */
         worst = size > worst ? size : worst;
+        b->off[i] = off;
         slow |= (uint32_t)(off < -band) << i;
         fast |= (uint32_t)(off > band) << i;
     }
     const bool again = (slow & b->slow) || (fast & b->fast);
     b->slow = slow;
     b->fast = fast;
+    worst *= of_difference;
     if (worst > 2 * band) worst = 2 * band; /* one interrupt is no noise */
     b->noise += (worst - b->noise) / NOISE_MEMORY;
     return again;

@@ -9,7 +9,9 @@
  * with two additions against noise. A core counts as changed when it is off by more than the dead band twice running,
  * in the same direction; one late reading (an interrupt) moves nothing. Inside the band readings are averaged, over 32
  * ops or more, until the average differs by more than noise explains: small differences are found, and noise is not
- * followed. The band is as wide as the noise that is seen.
+ * followed. The band is as wide as the noise that is seen: what a core differs by from one op to the next, since one
+ * that is off by the same in every op has a wrong ratio, as behind a memory that cores share, where each step towards
+ * the right ratios is followed by a smaller one.
  *
  * Pure logic: no clock, no threads, no allocation. One crumb_balance is for one class of kernels in one phase, since a
  * core's ratio depends on what it does: computing or waiting for memory.
@@ -28,7 +30,8 @@ typedef struct crumb_balance {
     bool fixed;                           /* the ratios stay: set by whoever compares with an unlearned split */
 
     uint32_t n_learned;                       /* ops */
-    float noise;                              /* how far off the worst core is in an op, smoothed */
+    float noise;                              /* how far off the worst core is by chance, smoothed */
+    float off[CRUMB_BALANCE_MAX_CORES];       /* by how much each core was off in the last op that measured it */
     uint32_t slow, fast;                      /* cores (bits) that were outside the band in the last op, by direction */
     uint32_t n_calm;                          /* ops in calm[] */
     float calm[CRUMB_BALANCE_MAX_CORES];      /* sums of r' over them */

@@ -308,8 +308,12 @@ int crumb_profile_find(const crumb_profile *p, const char *name) {
     return -1;
 }
 
+double crumb_work_vector_bytes(crumb_work work) {
+    return 32 * work_bits[work] / 8.0;
+}
+
 double crumb_profile_work_gb_s(const crumb_profile_device *d, crumb_work work, double available_gb_s) {
-    const double vector_bytes = 4.0 * work_bits[work]; /* 32 weights */
+    const double vector_bytes = crumb_work_vector_bytes(work);
     double n_cores = 0, sum = 0;
     for (size_t i = 0; i < d->n_cores; i++) n_cores += d->cores[i].count;
     if (n_cores == 0) return available_gb_s * d->share[work];

@@ -93,6 +93,9 @@ typedef void crumb_profile_figure_fn(void *user, const char *key, double value, 
 crumb_status crumb_profile_parse(const char *text, size_t n_bytes, const char *from, const char *kernels,
                                  crumb_profile_figure_fn *fn, void *user, crumb_profile *out, crumb_error *err);
 
+/* Bytes of 32 weights' codes: what gamma counts the cycles of. */
+double crumb_work_vector_bytes(crumb_work work);
+
 /* The text of a profile that is part of crumb; NULL: there is none of that name. */
 const char *crumb_profile_embedded(const char *name, size_t *n_bytes);
 extern const char *const crumb_profile_names[]; /* of those; ends with NULL */

@@ -15,6 +15,23 @@ void crumb_sim_init(crumb_sim *sim, int n_first, double first, int n_rest, doubl
                                          .left_over = 1};
 }
 
+bool crumb_sim_from_profile(crumb_sim *sim, const crumb_profile_device *processor, crumb_work work, uint64_t seed) {
+    uint32_t n = 0;
+    for (size_t k = 0; k < processor->n_cores; k++) {
+        if (!(processor->cores[k].gamma[work] > 0)) return false;
+        n += processor->cores[k].count;
+    }
+    if (n < 1 || n > CRUMB_BALANCE_MAX_CORES) return false;
+    crumb_sim_init(sim, (int)n, 0, 0, 0, seed);
+    int at = 0;
+    for (size_t k = 0; k < processor->n_cores; k++) {
+        const crumb_profile_cores *kind = &processor->cores[k];
+        for (uint32_t i = 0; i < kind->count; i++) sim->cores[at++].speed = 1e3 * kind->clock_ghz / kind->gamma[work];
+    }
+    sim->bandwidth = 1e3 * processor->read_gb_s / crumb_work_vector_bytes(work);
+    return true;
+}
+
 /* ---- noise ------------------------------------------------------------------------------------------------- */
 
 /* In (0, 1): splitmix64. */

@@ -9,6 +9,7 @@
 
 #include "scheduler/balance.h"
 #include "scheduler/choice.h"
+#include "scheduler/profile.h"
 
 typedef struct crumb_sim_core {
     double speed; /* work per microsecond, by itself */
@@ -39,6 +40,12 @@ typedef struct crumb_sim_op {
 
 /* n_first cores of speed `first`, then n_rest of speed `rest`, without noise, costs and limits. */
 void crumb_sim_init(crumb_sim *sim, int n_first, double first, int n_rest, double rest, uint64_t seed);
+
+/* The cores of a profile's processor, each kind after the other, without noise and costs. Work is counted in vectors of
+ * 32 weights, which a core does in the kind's gamma cycles while the data are at hand, so that the kinds differ as they
+ * do in kernels of that work; all cores together read no more than the memory gives. False where the profile tells of
+ * no cores, of more than can be balanced, or of no gamma for the work. */
+bool crumb_sim_from_profile(crumb_sim *sim, const crumb_profile_device *processor, crumb_work work, uint64_t seed);
 
 /* Each runs one op on all cores and returns how many microseconds it took; the clock goes on. */
 double crumb_sim_split(crumb_sim *sim, const crumb_sim_op *op, crumb_balance *balance); /* and the balance learns */

@@ -183,6 +183,106 @@ static void follows_throttling(void **state) {
     assert_in_range(ops_until_recovered(&sim, &b, &gemm), 1, 20);
 }
 
+/* ---- cores of real machines -------------------------------------------------------------------------------------- */
+
+/* Gate and up of Llama 3 8B: tile-rows of 16 x 4096 weights, in vectors of 32, for one row or for many. */
+enum { GATE_UP_TILES = 2 * 14336 / 16, TILE_VECTORS = 16 * 4096 / 32, PROMPT_ROWS = 256 };
+
+static crumb_profile_device processor_of(const char *name) {
+    crumb_profile p;
+    size_t n;
+    const char *text = crumb_profile_embedded(name, &n);
+    assert_non_null(text);
+    assert_int_equal(crumb_profile_parse(text, n, name, "crumb", NULL, NULL, &p, NULL), CRUMB_OK);
+    return p.device[0];
+}
+
+/* A core is slower from now on, by itself or because a neighbour came. */
+static void slow_down(crumb_sim *sim, int core, double left_over) {
+    sim->cores[core].slower_from_us = sim->clock_us;
+    sim->cores[core].left_over = left_over;
+}
+
+typedef struct machine_run {
+    const crumb_sim_op *op;
+    int most_ops;     /* until recovered, of all changes */
+    double most_over; /* the ideal, after a change; of means of 50 ops */
+} machine_run;
+
+static void after_change(crumb_sim *sim, crumb_balance *b, machine_run *r) {
+    const int ops = ops_until_recovered(sim, b, r->op);
+    double ideal = 0, took = 0;
+    for (int i = 0; i < 50; i++) {
+        ideal += crumb_sim_ideal(sim, r->op);
+        took += crumb_sim_split(sim, r->op, b);
+    }
+    if (ops > r->most_ops) r->most_ops = ops;
+    if (took / ideal - 1 > r->most_over) r->most_over = took / ideal - 1;
+}
+
+/* From equal parts; then its P cores, the first of the profile, get hot, and a neighbour comes to an E core, or, on a
+ * cool machine, to a P core; and goes. */
+static machine_run run_machine(const crumb_profile_device *processor, const crumb_sim_op *op, bool reads, bool hot,
+                               uint64_t seed) {
+    machine_run r = {.op = op};
+    crumb_sim sim;
+    crumb_balance b;
+    assert_true(crumb_sim_from_profile(&sim, processor, CRUMB_WORK_U2, seed));
+    if (!reads) sim.bandwidth = 0; /* many rows: the weights are read once for all */
+    const int victim = hot ? sim.n_cores - 1 : 0;
+    sim.noise = 0.005;
+    sim.op_us = 1;
+    crumb_balance_init(&b, sim.n_cores);
+    after_change(&sim, &b, &r);
+    for (uint32_t i = 0; hot && i < processor->cores[0].count; i++) slow_down(&sim, (int)i, 0.6);
+    if (hot) after_change(&sim, &b, &r);
+    slow_down(&sim, victim, 0.5);
+    after_change(&sim, &b, &r);
+    sim.cores[victim].slower_until_us = sim.clock_us;
+    after_change(&sim, &b, &r);
+    return r;
+}
+
+static void machines_of_profiles_are_balanced(void **state) {
+    (void)state;
+    static const char *const names[] = {"lnl", "arl"};
+    const crumb_sim_op prompt = {GATE_UP_TILES, (double)TILE_VECTORS * PROMPT_ROWS, 16384};
+    const crumb_sim_op row = {GATE_UP_TILES, TILE_VECTORS, 16384};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const crumb_profile_device processor = processor_of(names[i]);
+        for (int reads = 0; reads < 2; reads++)
+            for (int hot = 0; hot < 2; hot++) {
+                const machine_run r = run_machine(&processor, reads ? &row : &prompt, reads, hot, 21 + i);
+                print_message("  %s, %s, %s: recovered within %d ops, at most %.1f%% over the ideal\n", names[i],
+                              reads ? "one row" : "a prompt",
+                              hot ? "hot P cores, a neighbour on an E core" : "a neighbour on a P core", r.most_ops,
+                              100 * r.most_over);
+                assert_in_range(r.most_ops, 0, 20);
+                assert_true(r.most_over < 0.05);
+            }
+    }
+}
+
+/* Kinds differ as in the profile, and what no profile says is not made up. */
+static void cores_are_those_of_the_profile(void **state) {
+    (void)state;
+    crumb_profile_device arl = processor_of("arl");
+    crumb_sim sim;
+    assert_true(crumb_sim_from_profile(&sim, &arl, CRUMB_WORK_U2, 1));
+    assert_int_equal(sim.n_cores, 24);
+    assert_float_equal(sim.cores[7].speed, 5.4e3 / 0.78, 1e-6);
+    assert_float_equal(sim.cores[8].speed, 4.5e3 / 2.05, 1e-6);
+    assert_float_equal(sim.cores[23].speed, 4.5e3 / 2.05, 1e-6);
+    assert_float_equal(sim.bandwidth, 98e3 / 8, 1e-6);
+    assert_false(crumb_sim_from_profile(&sim, &arl, CRUMB_WORK_F16, 1));
+    arl.cores[1].count = CRUMB_BALANCE_MAX_CORES;
+    assert_false(crumb_sim_from_profile(&sim, &arl, CRUMB_WORK_U2, 1));
+    arl.n_cores = 0;
+    assert_false(crumb_sim_from_profile(&sim, &arl, CRUMB_WORK_U2, 1));
+}
+
+/* ---- noise ------------------------------------------------------------------------------------------------------- */
+
 /* One op in which a core is held up for long moves nothing; the same twice running does. */
 static void one_interrupt_moves_nothing(void **state) {
     (void)state;
@@ -304,6 +404,8 @@ int main(void) {
         cmocka_unit_test(equal_cores_lose_nothing),
         cmocka_unit_test(recovers_from_a_neighbour),
         cmocka_unit_test(follows_throttling),
+        cmocka_unit_test(machines_of_profiles_are_balanced),
+        cmocka_unit_test(cores_are_those_of_the_profile),
         cmocka_unit_test(one_interrupt_moves_nothing),
         cmocka_unit_test(noise_changes_little),
         cmocka_unit_test(idle_cores_are_measured_again),

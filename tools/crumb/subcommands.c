@@ -60,7 +60,8 @@ const cli_subcommand cli_subcommands[] = {
      "Shows the devices that crumb can use, and where a GPU cannot be used, why and what to do about it. With "
      "--measure: what the processor can do at best, in medians of several rounds: the roofs that 'crumb kernels perf' "
      "and 'crumb bench' compare with; and what every device reaches with each kind of kernel, and what launches and "
-     "exchanges between devices take, which is kept for 'crumb plan --profile this'. With --report: a file about the GPUs that can be sent to whoever works on crumb.",
+     "exchanges between devices take, which is kept for 'crumb plan --profile this'. With --report: a file about the "
+     "GPUs that can be sent to whoever works on crumb.",
      cli_devices},
     {"plan", CLI_PLAN, "[FILE] [options]", "predict which device computes what, and how fast",
      "Says which device of a machine would compute which layer, in reading the prompt and in decoding, with predicted "
