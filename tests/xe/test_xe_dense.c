@@ -1,6 +1,7 @@
 /* Dense weights on matrix instructions: every row of cl/kernels.def, with the split activations that it reads, against
- * sums in double precision, for rows of all sizes and tails of both matrices. And all kernels of one type and sub-group
- * agree to the bit, since which of them runs depends on how many rows a batch has. */
+ * sums in double precision, and against CLBlast's Sgemm on the same device, for rows of all sizes and tails of both
+ * matrices. And all kernels of one type and sub-group agree to the bit, since which of them runs depends on how many
+ * rows a batch has. */
 #include "cl/registry.h"
 #include "cpu/float.h"
 #include "cpu/trial.h"
@@ -8,6 +9,7 @@
 #include "tests/xe/device.h"
 
 #include "host/base/checked.h"
+#include "host/base/module.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -133,6 +135,76 @@ static void kernels_are_near_double_and_agree(void **state) {
     print_message("%zu times a kernel\n", n_run);
 }
 
+/* ---- CLBlast --------------------------------------------------------------------------------------------------- */
+
+typedef int (*sgemm_fn)(int layout, int a_transpose, int b_transpose, size_t m, size_t n, size_t k, float alpha,
+                        cl_mem a, size_t a_offset, size_t a_stride, cl_mem b, size_t b_offset, size_t b_stride,
+                        float beta, cl_mem c, size_t c_offset, size_t c_stride, cl_command_queue *queue,
+                        cl_event *event);
+
+/* y [N][M] = x W^T + bias + add, all weights as f32. */
+static void multiply_by_clblast(const layer *c, sgemm_fn sgemm, float *y) {
+    enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112 };
+    static float wide[M * MAX_K];
+    const size_t k = c->k;
+    for (size_t i = 0; i < M * k; i++) wide[i] = weight_at(c, i);
+    for (size_t i = 0; i < (size_t)N * M; i++) y[i] = c->add[i] + c->bias[i % M];
+    cl_mem all[] = {upload(c->x, N * k * 4), upload(wide, M * k * 4), upload(y, sizeof c->add)};
+    assert_int_equal(sgemm(ROW_MAJOR, AS_IS, TRANSPOSED, N, M, k, 1, all[0], 0, k, all[1], 0, k, 1, all[2], 0, M,
+                           &device.queue, NULL),
+                     0);
+    crumb_xe_read(&device, all[2], y, sizeof c->add);
+    crumb_xe_release(3, all);
+}
+
+/* Sums of another order, in f32: each may be off by half a unit for each of its k products. */
+static void check_by_clblast(const layer *c, const crumb_cl_kernel *kernel, const float *y, const float *want) {
+    const double most = (c->type == CRUMB_TYPE_F16 ? 0x1p-19 : 0x1p-15) + c->k * 0x1p-24;
+    for (uint32_t n = 0; n < N; n++)
+        for (uint32_t m = ROW0; m < M; m++) {
+            double size = fabs((double)c->bias[m]) + fabs((double)c->add[n * M + m]);
+            for (uint32_t i = 0; i < c->k; i++)
+                size += fabs((double)c->x[n * c->k + i] * (double)weight_at(c, (size_t)m * c->k + i));
+            const double off = fabs((double)y[n * M + m] - (double)want[n * M + m]);
+            if (!(off <= most * size))
+                fail_msg("%s: y[%u][%u] is %g, and CLBlast's %g: off by %g of at most %g", kernel->name, n, m,
+                         (double)y[n * M + m], (double)want[n * M + m], off, most * size);
+        }
+}
+
+static void kernels_are_near_clblast(void **state) {
+    (void)state;
+    static layer c;
+    static float want[N * M], y[N * M];
+    size_t n_kernels, n_run = 0;
+    const crumb_cl_kernel *kernels = crumb_cl_kernels(&n_kernels);
+    const void *address;
+    sgemm_fn sgemm;
+    if (!device.sub_groups) skip();
+    if (crumb_module_open("libclblast.so.1", "CLBlastSgemm", &address, NULL) != CRUMB_OK) {
+        print_message(
+            "no libclblast.so.1 (package libclblast1): dense kernels are not compared with CLBlast's Sgemm\n");
+        skip();
+    }
+    memcpy(&sgemm, &address, sizeof sgemm);
+    for (int i = 0; i < 2; i++) {
+        make_layer(&c, i ? CRUMB_TYPE_F16 : CRUMB_TYPE_BF16, MAX_K, false);
+        multiply_by_clblast(&c, sgemm, want);
+        for (uint32_t sub_group = 8; sub_group <= 16; sub_group *= 2) {
+            const crumb_matrix w = {.type = c.type, .m = M, .k = c.k};
+            const crumb_cl_target target = {CRUMB_CL_DPAS_I8, sub_group, device.local_bytes, 1024, 0, false, false};
+            for (size_t k = 0; k < n_kernels; k++) {
+                if (!crumb_cl_dense_fits(&kernels[k], &w, &target)) continue;
+                run(&c, &kernels[k], 1, y);
+                check_by_clblast(&c, &kernels[k], y, want);
+                n_run++;
+            }
+        }
+    }
+    print_message("%zu times a kernel, beside CLBlast\n", n_run);
+    assert_true(n_run >= 20);
+}
+
 /* Each number of rows has a kernel, and only where the instructions and the layout fit. */
 static void selection_follows_its_rule(void **state) {
     (void)state;
@@ -152,6 +224,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(selection_follows_its_rule),
         cmocka_unit_test(kernels_are_near_double_and_agree),
+        cmocka_unit_test(kernels_are_near_clblast),
     };
     return crumb_xe_run_tests(&device, tests, sizeof tests / sizeof *tests);
 }
