@@ -6,6 +6,7 @@ asked of it is that everything is run, said and counted; on Intel's runtime the 
 import getpass
 import json
 import os
+import re
 import sys
 import tempfile
 import unittest
@@ -172,7 +173,8 @@ class OpenCl(CommandTest):
         if not self.exact:
             self.skipTest("as much as the other tests together, and PoCL takes seconds for each kernel")
         path = self.path("report.txt")
-        done = self.succeeds("devices", "--report", path, "--filter", KERNEL, "--bits", "1.58", "--shape", "48x256x1")
+        small = ["--filter", KERNEL, "--bits", "1.58", "--shape", "48x256x1", "--tuning", self.database]
+        done = self.succeeds("devices", "--report", path, *small, "--budget", "8s")
         self.assertIn("1 GPUs looked at", done.stdout)
         with open(path, encoding="utf-8") as f:
             text = f.read()
@@ -180,12 +182,18 @@ class OpenCl(CommandTest):
             self.assertIn(part, text)
         for secret in (self.folder.name, os.path.expanduser("~") + "/", f" {getpass.getuser()} "):
             self.assertNotIn(secret, text)
-        self.succeeds("devices", "--report", path, "--filter", "select", "--shape", "1x64x3")
+        tuned = re.search(r"tuning for 8 s\n  1.58 bits, group 0, 48 x 256, 1 rows: (\d+) candidates, (\d+) measured, 0 wrong\n", text)
+        self.assertTrue(tuned and int(tuned[1]) > 5 and int(tuned[2]) > 0, text)
+        self.assertRegex(text, rf"tuned\n  u2 48 x 256 x 1, group 256: linear_u2_gemv__\w+ .* of the default's time")
+        self.assertIn("linear_u2_gemv__", self.succeeds("tune", "show", "--tuning", self.database).stdout)
+        self.succeeds("devices", "--report", path, "--filter", "select", "--shape", "1x64x3", "--budget", "0")
         with open(path, encoding="utf-8") as f:
             text = f.read()
+        self.assertNotIn("tuning for", text)
         self.assertRegex(text, r"select +ok \d+ values")
         self.assertRegex(text, r"speeds of other ops\n +select +64 wide, 3 rows +[\d.]+ us")
         self.fails(1, "devices", "--report", self.path("no/folder/report.txt"), says="cannot be written")
+        self.fails(2, "devices", "--report", path, "--budget", "soon", says="--budget")
 
     def test_mistakes(self):
         self.fails(4, "kernels", "support", "--device", "gpu77", says="gpu77")

@@ -235,13 +235,16 @@ const cli_option cli_option_table[] = {
              "0: all"},
     {"--report", CLI_TEXT, "FILE", AT(report), .commands = CLI_DEVICES,
      .help = "write one text file about this machine's GPUs to send: what they are, their drivers, tests and speeds of "
-             "crumb's kernels, what was tuned; minutes long. No user names, no paths"},
+             "crumb's kernels, the fastest settings that 'crumb tune' finds in --budget; minutes long. No user names, "
+             "no paths"},
     {"--filter", CLI_TEXT, "TEXT", AT(kernel_filter), .commands = CLI_DEVICES,
      .help = "with --report: only kernels with this in their name"},
     {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_DEVICES,
      .help = "with --report: only weights of these formats, as for 'crumb kernels'"},
     {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_DEVICES,
      .help = "with --report: these layers, instead of awkward ones for tests and some models' for speeds"},
+    {"--budget", CLI_TEXT, "TIME", AT(budget), "60s", .commands = CLI_DEVICES,
+     .help = "with --report: how long kernels are tuned for each GPU: 90s, 10m; 0: not at all"},
     {"--measure", CLI_ON, AT(measure), .commands = CLI_DEVICES,
      .help =
          "measure what the devices can do at best: memory, alone and while the other reads, dot products, barriers, "

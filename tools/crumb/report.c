@@ -4,6 +4,7 @@
 #include "host/engine/devices.h"
 #include "host/kernel/tuning.h"
 #include "tools/crumb/kernels_turns.h"
+#include "tools/crumb/tune.h"
 
 #include "cpu/kernels.h"
 #include "host/base/memory.h"
@@ -21,6 +22,7 @@ typedef struct report {
     cli_options options; /* with --device of the GPU that is looked at */
     char progress[96];
     size_t n_done, n_steps; /* of that GPU */
+    uint64_t budget_ns;     /* for tuning each GPU */
     size_t n_devices, n_failed;
 } report;
 
@@ -65,7 +67,8 @@ static const char contents[] =
     "This file says: versions of crumb, of the kernel and of the drivers; the processor's name; for each GPU what its\n"
     "driver tells of it, what it reaches at best, whether crumb's kernels compute what they should, how fast they "
     "are,\n"
-    "and what 'crumb tune' has measured. It holds no user name, no host name, no path, nothing of the environment and\n"
+    "and which of their settings 'crumb tune' has found to be fastest. It holds no user name, no host name, no path, "
+    "nothing of the environment and\n"
     "nothing of any model. Please read it before you send it: it is plain text.\n";
 
 static void put_machine(report *r) {
@@ -165,31 +168,48 @@ static crumb_status time_problem(report *r, const kernels_choice *c, const crumb
     return status;
 }
 
+typedef struct report_weights {
+    const char *format;
+    uint32_t group;
+} report_weights;
+
+enum { MAX_PROBLEMS = 4 * CLI_LIST_MAX };
+
+/* Of those weights, with those shapes or the ones that options name: what options do not leave out. */
+static size_t list_problems(const kernels_choice *c, const report_weights *weights, size_t n_weights,
+                            const kernels_shape *shapes, size_t n_shapes, crumb_kernel_problem out[MAX_PROBLEMS]) {
+    const crumb_kernel_info any = {.acts = 0};
+    const bool named = c->options->kernel_shapes.n > 0;
+    size_t n = 0;
+    for (size_t w = 0; w < n_weights; w++) {
+        const crumb_kernel_format *format = crumb_kernel_format_find(weights[w].format);
+        bool wanted = c->options->kernel_bits.n == 0;
+        for (size_t f = 0; f < c->n_formats; f++) wanted = wanted || c->formats[f] == format;
+        for (size_t s = 0; wanted && s < (named ? c->n_shapes : n_shapes) && n < MAX_PROBLEMS; s++) {
+            out[n] = kernels_problem(c, &any, format, weights[w].group, named ? c->shapes[s] : shapes[s]);
+            n += !out[n].group || out[n].k % out[n].group == 0;
+        }
+    }
+    return n;
+}
+
 /* A layer that the device cannot time is a finding, and the others may still be timed. */
 static crumb_status put_speeds(report *r, const kernels_choice *c, crumb_error *err) {
     static const kernels_shape shapes[] = {{8192, 2048, 1}, {2048, 8192, 1}, {8192, 2048, 512}};
-    static const struct {
-        const char *format;
-        uint32_t group;
-    } weights[] = {{"1", 0}, {"1.58", 0}, {"4", 32}, {"4", 128}};
-    const size_t n_shapes = c->options->kernel_shapes.n ? c->n_shapes : sizeof shapes / sizeof *shapes;
-    const crumb_kernel_info any = {.acts = 0};
+    static const report_weights weights[] = {{"1", 0}, {"1.58", 0}, {"4", 32}, {"4", 128}};
+    crumb_kernel_problem problems[MAX_PROBLEMS];
+    const size_t n =
+        list_problems(c, weights, sizeof weights / sizeof *weights, shapes, sizeof shapes / sizeof *shapes, problems);
     put(r, "\n-- %s: speeds, few rows with weights from memory\n", r->options.device);
-    for (size_t w = 0; w < sizeof weights / sizeof *weights; w++)
-        for (size_t s = 0; s < n_shapes; s++) {
-            const crumb_kernel_format *format = crumb_kernel_format_find(weights[w].format);
-            const kernels_shape shape = c->options->kernel_shapes.n ? c->shapes[s] : shapes[s];
-            const crumb_kernel_problem p = kernels_problem(c, &any, format, weights[w].group, shape);
-            bool wanted = c->options->kernel_bits.n == 0;
-            for (size_t f = 0; f < c->n_formats; f++) wanted = wanted || c->formats[f] == format;
-            if (!wanted || (p.group && p.k % p.group)) continue;
-            if (!step(r, "speeds")) return CRUMB_OK;
-            crumb_status status = time_problem(r, c, &p, err);
-            if (status == CRUMB_ERR_DEVICE)
-                put(r, "  %s bits, %u x %u, %u rows: not timed: %s\n", format->name, p.m, p.k, p.n, err->message);
-            else
-                CRUMB_TRY(status);
-        }
+    for (size_t i = 0; i < n; i++) {
+        const crumb_kernel_problem *p = &problems[i];
+        if (!step(r, "speeds")) return CRUMB_OK;
+        crumb_status status = time_problem(r, c, p, err);
+        if (status == CRUMB_ERR_DEVICE)
+            put(r, "  %s bits, %u x %u, %u rows: not timed: %s\n", p->format->name, p->m, p->k, p->n, err->message);
+        else
+            CRUMB_TRY(status);
+    }
     return CRUMB_OK;
 }
 
@@ -212,6 +232,45 @@ static crumb_status put_ops(report *r, const kernels_choice *c, crumb_error *err
             CRUMB_TRY(status);
     }
     return CRUMB_OK;
+}
+
+/* ---- tuning -------------------------------------------------------------------------------------------------- */
+
+/* Ternary weights and 4 bits, one row and many: what of `crumb tune` there is time for, each with its part of what is
+ * left. It is kept as if that had been run. That a layer cannot be tuned is a finding. */
+static crumb_status tune_some(report *r, const kernels_choice *c, crumb_tuning *db, crumb_error *err) {
+    static const kernels_shape shapes[] = {{8192, 2048, 1}, {8192, 2048, 512}};
+    static const report_weights weights[] = {{"1.58", 0}, {"4", 32}};
+    crumb_kernel_problem problems[MAX_PROBLEMS];
+    const size_t n =
+        list_problems(c, weights, sizeof weights / sizeof *weights, shapes, sizeof shapes / sizeof *shapes, problems);
+    const uint64_t deadline = crumb_now_ns() + r->budget_ns;
+    for (size_t i = 0; i < n && !cli_interrupted(NULL); i++) {
+        const crumb_kernel_problem *p = &problems[i];
+        const uint64_t now = crumb_now_ns(), left = deadline > now ? deadline - now : 0;
+        tune_outcome o;
+        const crumb_status status = tune_search(c, p, db, now + left / (n - i), &o, err);
+        if (status != CRUMB_OK && status != CRUMB_ERR_DEVICE) return status;
+        put(r, "  %s bits, group %u, %u x %u, %u rows: ", p->format->name, p->group, p->m, p->k, p->n);
+        if (status != CRUMB_OK)
+            put(r, "not tuned: %s\n", err->message);
+        else
+            put(r, "%zu candidates, %zu measured, %zu wrong\n", o.n_candidates, o.n_measured, o.n_wrong);
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status put_tuning(report *r, const kernels_choice *c, crumb_error *err) {
+    crumb_tuning *db;
+    if (r->budget_ns == 0) return CRUMB_OK;
+    put(r, "\n-- %s: tuning for %.0f s\n", r->options.device, (double)r->budget_ns * 1e-9);
+    if (tune_open_database(c->options, true, &db, err) != CRUMB_OK) {
+        put(r, "  not tuned: %s\n", err->message);
+        return CRUMB_OK;
+    }
+    const crumb_status status = tune_some(r, c, db, err);
+    crumb_tuning_close(db);
+    return status;
 }
 
 /* ---- what was tuned ------------------------------------------------------------------------------------------ */
@@ -265,6 +324,7 @@ static crumb_status look_at(report *r, const kernels_choice *c, crumb_error *err
     crumb_status status = put_tests(r, c, err);
     if (status == CRUMB_OK) status = put_speeds(r, c, err);
     if (status == CRUMB_OK) status = put_ops(r, c, err);
+    if (status == CRUMB_OK) status = put_tuning(r, c, err);
     put_tuned(r, c);
     return status;
 }
@@ -297,11 +357,16 @@ static void report_all(report *r) {
 
 int cli_report(const cli_options *options) {
     static report r;
-    r = (report){.options = *options, .file = fopen(options->report, "w")};
+    crumb_error err = {0};
+    uint64_t budget_ns = 0;
+    if (strcmp(options->budget, "0") != 0 && tune_parse_budget(options->budget, &budget_ns, &err) != CRUMB_OK)
+        return cli_fail(&err);
+    r = (report){.options = *options, .budget_ns = budget_ns, .file = fopen(options->report, "w")};
     if (!r.file) return cli_error("%s cannot be written", options->report), CLI_EXIT_FAILURE;
     r.options.backend = r.options.activation = "auto";
+    r.options.fraction = 1;
     cli_catch_interrupt();
-    cli_note("writing %s: devices, drivers, tests and speeds of kernels; minutes on a GPU", options->report);
+    cli_note("writing %s: devices, drivers, tests, speeds and tuning of kernels; minutes on a GPU", options->report);
     report_all(&r);
     bool written = !ferror(r.file);
     written = fclose(r.file) == 0 && written;

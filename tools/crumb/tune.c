@@ -80,8 +80,7 @@ static void problems_of_choice(const kernels_choice *c, problem_list *list) {
             }
 }
 
-/* "90s", "10m", "1h", "45": nanoseconds. */
-static crumb_status parse_budget(const char *text, uint64_t *ns, crumb_error *err) {
+crumb_status tune_parse_budget(const char *text, uint64_t *ns, crumb_error *err) {
     char *end;
     double value = strtod(text, &end);
     const char *units = "smh", *unit = *end ? strchr(units, *end) : units;
@@ -94,7 +93,7 @@ static crumb_status parse_budget(const char *text, uint64_t *ns, crumb_error *er
 
 /* ---- the database ------------------------------------------------------------------------------------------ */
 
-static crumb_status open_database(const cli_options *options, bool create, crumb_tuning **out, crumb_error *err) {
+crumb_status tune_open_database(const cli_options *options, bool create, crumb_tuning **out, crumb_error *err) {
     char standard[512], note[256];
     const char *path = options->tuning;
     if (!path && !crumb_tuning_path(standard, sizeof standard))
@@ -155,7 +154,7 @@ static crumb_status print_records(const cli_options *options, bool all, crumb_er
     crumb_tuning *db;
     printing p = {.err = err, .json = options->json || all, .all = all};
     const crumb_tuning_key any = {.act = UINT32_MAX};
-    CRUMB_TRY(open_database(options, false, &db, err));
+    CRUMB_TRY(tune_open_database(options, false, &db, err));
     crumb_status status = crumb_tuning_each(db, &any, print_record, &p, err);
     crumb_tuning_close(db);
     if (status == CRUMB_OK) status = p.status;
@@ -177,7 +176,7 @@ static crumb_status prune(const cli_options *options, crumb_error *err) {
     char device[96], target[32], source[20];
     uint64_t n_removed = 0;
     crumb_status status = kernels_choose(options, (int)options->n_threads, NULL, 0, NULL, 0, &choice, err);
-    if (status == CRUMB_OK) status = open_database(options, false, &db, err);
+    if (status == CRUMB_OK) status = tune_open_database(options, false, &db, err);
     if (status == CRUMB_OK) {
         choice.suite->identify(choice.machine, device, target, source);
         status = crumb_tuning_prune(db, device, source, &n_removed, err);
@@ -244,7 +243,7 @@ static crumb_status import_file(const cli_options *options, crumb_error *err) {
     kernels_choice choice;
     CRUMB_TRY(cli_read_file(path, &text, &n_bytes, err));
     crumb_status status = kernels_choose(options, (int)options->n_threads, NULL, 0, NULL, 0, &choice, err);
-    if (status == CRUMB_OK) status = open_database(options, true, &db, err);
+    if (status == CRUMB_OK) status = tune_open_database(options, true, &db, err);
     if (status == CRUMB_OK) status = import_lines(&choice, db, text, path, &n, err);
     crumb_tuning_close(db);
     kernels_release(&choice);
@@ -295,7 +294,7 @@ static crumb_status tune(const cli_options *options, crumb_error *err) {
     crumb_tuning *db = NULL;
     uint64_t budget = 0;
     size_t n_wrong = 0;
-    CRUMB_TRY(parse_budget(options->budget, &budget, err));
+    CRUMB_TRY(tune_parse_budget(options->budget, &budget, err));
     crumb_status status =
         kernels_choose(options, (int)options->n_threads, standard_shapes,
                        sizeof standard_shapes / sizeof *standard_shapes, standard_groups, 1, &choice, err);
@@ -305,7 +304,7 @@ static crumb_status tune(const cli_options *options, crumb_error *err) {
     choice.target = NULL; /* --target says what plans use, which may be kernels of a lower rung */
     if (status == CRUMB_OK && options->model) status = problems_of_model(options, &list, err);
     if (status == CRUMB_OK && !options->model) problems_of_choice(&choice, &list);
-    if (status == CRUMB_OK) status = open_database(options, true, &db, err);
+    if (status == CRUMB_OK) status = tune_open_database(options, true, &db, err);
     cli_catch_interrupt();
     if (status == CRUMB_OK) status = tune_all(&choice, &list, db, crumb_now_ns() + budget, &n_wrong, err);
     crumb_tuning_close(db);

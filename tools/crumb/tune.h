@@ -16,6 +16,11 @@ typedef struct tune_outcome {
 crumb_status tune_search(const kernels_choice *choice, const crumb_kernel_problem *problem, crumb_tuning *db,
                          uint64_t deadline_ns, tune_outcome *outcome, crumb_error *err);
 
+/* "90s", "10m", "1h", "45": nanoseconds; fails with ARGUMENT. */
+crumb_status tune_parse_budget(const char *text, uint64_t *ns, crumb_error *err);
+/* The database that the options name, or the user's; closed by the caller. What is odd about it becomes a note. */
+crumb_status tune_open_database(const cli_options *options, bool create, crumb_tuning **out, crumb_error *err);
+
 /* "u2 8192x2048x1, group 2048": for progress and results. */
 void tune_problem_name(const crumb_tuning_key *key, char out[96]);
 
