@@ -43,6 +43,12 @@ static bool has_usm_functions(cl_platform_id platform) {
     return true;
 }
 
+static void take_pci(cl_device_id d, crumb_cl_facts *f) {
+    cl_uint pci[4] = {0}; /* domain, bus, device, function */
+    if (clGetDeviceInfo(d, CRUMB_CL_PCI_BUS_INFO, sizeof pci, pci, NULL) == CL_SUCCESS)
+        snprintf(f->pci, CRUMB_CL_TEXT, "%04x:%02x:%02x.%x", pci[0], pci[1], pci[2], pci[3]);
+}
+
 static void take_extensions(cl_platform_id platform, cl_device_id d, crumb_cl_facts *f) {
     size_t n_bytes = 0;
     if (clGetDeviceInfo(d, CL_DEVICE_EXTENSIONS, 0, NULL, &n_bytes) != CL_SUCCESS || n_bytes > 1u << 20) return;
@@ -59,6 +65,7 @@ static void take_extensions(cl_platform_id platform, cl_device_id d, crumb_cl_fa
     f->has_2d_blocks = has_extension(list, "cl_intel_subgroup_2d_block_io");
     f->has_bf16 = has_extension(list, "cl_intel_bfloat16_conversions");
     f->has_command_buffer = has_extension(list, "cl_khr_command_buffer");
+    if (has_extension(list, "cl_khr_pci_bus_info")) take_pci(d, f);
     free(list);
 }
 
@@ -69,10 +76,7 @@ static void take_sub_groups(cl_device_id d, crumb_cl_facts *f) {
         used += (size_t)snprintf(f->sub_groups + used, CRUMB_CL_TEXT - used, "%s%zu", i ? " " : "", sizes[i]);
 }
 
-static void take_place(cl_device_id d, crumb_cl_facts *f) {
-    cl_uint pci[4] = {0}; /* domain, bus, device, function */
-    if (clGetDeviceInfo(d, CRUMB_CL_PCI_BUS_INFO, sizeof pci, pci, NULL) == CL_SUCCESS)
-        snprintf(f->pci, CRUMB_CL_TEXT, "%04x:%02x:%02x.%x", pci[0], pci[1], pci[2], pci[3]);
+static void take_intel(cl_device_id d, crumb_cl_facts *f) {
     if (f->vendor_id != CRUMB_CL_VENDOR_INTEL || !f->is_gpu) return;
     f->ip_version = query_number(d, CRUMB_CL_IP_VERSION, 4);
     f->xe_cores = query_number(d, CRUMB_CL_NUM_SLICES, 4) * query_number(d, CRUMB_CL_SUB_SLICES, 4);
@@ -131,7 +135,7 @@ static void take_device(cl_platform_id platform, cl_device_id d, crumb_cl_facts 
     f->rounds_division = (float_config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
     take_extensions(platform, d, f);
     take_sub_groups(d, f);
-    take_place(d, f);
+    take_intel(d, f);
     judge(d, f);
 }
 

@@ -4,7 +4,8 @@
 The driver of Debian unstable (tests/deps.lock, group intel-gpu) runs as a null device under debug keys, which are no
 interface: every call of the API succeeds, kernels are built by the real compiler, nothing executes, and what is read back
 is zero. So this proves use of the API and that all kernels build; and it measures the host's time per decoded token,
-without what a kernel driver adds on a real card.
+without what a kernel driver adds on a real card. A layer (calls_layer.c) counts calls that fail and objects that are not
+released: none of either, in the survey and in whole runs of every rung.
 
 Exit status 77: the driver cannot be had here, or its keys have stopped working, for the reason on stderr.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND, BUILD = os.environ["CRUMB_COMMAND"], Path(os.environ["CRUMB_MODULE_DIR"])
+CALLS_LAYER, FAULTS_LAYER = os.environ["CRUMB_CALLS_LAYER"], os.environ["CRUMB_FAULTS_LAYER"]
 DEVICES = {"dg2": "8x4x16", "bmg": "5x4x8", "lnl": "2x4x8", "ptl": "2x6x8"}
 KEYS = {"NEOReadDebugKeys": "1", "SetCommandStreamReceiver": "5", "UseAubStream": "0",
         "UseExternalAllocatorForSshAndDsh": "0", "EnableTimestampWaitForQueues": "0", "EnableTimestampWaitForEvents": "0"}
@@ -51,13 +53,31 @@ def make_modules(folder, prefix):
     (vendors / "intel.icd").write_text(f"{driver}\n")
 
 
-def crumb(prefix, folder, device, *arguments):
+def crumb(prefix, folder, device, *arguments, **more):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("CRUMB_")}
     environment |= KEYS | {"ProductFamilyOverride": device, "HardwareInfoOverride": DEVICES[device],
                            "OCL_ICD_VENDORS": str(folder / "vendors"), "CRUMB_MODULE_DIR": str(folder),
-                           "XDG_CACHE_HOME": str(folder / "cache")}
+                           "XDG_CACHE_HOME": str(folder / "cache")} | more
     return subprocess.run([prefix / "run", COMMAND, *arguments], env=environment, cwd=folder, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, errors="replace", timeout=300)
+
+
+def counted(prefix, folder, device, *arguments, **more):
+    """(what crumb did, calls of all its processes, lines about those that failed and about objects that were left)."""
+    log = folder / "calls"
+    log.unlink(missing_ok=True)
+    more = {"OPENCL_LAYERS": CALLS_LAYER, "CRUMB_CALLS_LOG": str(log)} | more
+    done = crumb(prefix, folder, device, *arguments, **more)
+    lines = log.read_text().splitlines() if log.exists() else []
+    calls = sum(int(line.split()[1]) for line in lines if line.startswith("calls "))
+    return done, calls, [line for line in lines if not line.startswith("calls ")]
+
+
+def check_counting(prefix, folder, device):
+    """That the layer sees what it is to count: a call that another layer beneath makes fail, and nothing besides."""
+    _, _, found = counted(prefix, folder, device, "run", "--device", "gpu0", "--verify", "off", "-n", "2",
+                          OPENCL_LAYERS=f"{FAULTS_LAYER}:{CALLS_LAYER}", CRUMB_FAULT="clFinish")
+    assert found and set(found) == {"error clFinish -5"}, found
 
 
 def check_ladder(prefix, folder, device):
@@ -88,10 +108,10 @@ def check_kernels(prefix, folder, device):
     perf = crumb(prefix, folder, device, "kernels", "perf", *small)
     assert perf.returncode == 4 and "tells no times" in perf.stderr, perf.stdout + perf.stderr
     path = folder / "report.txt"
-    report = crumb(prefix, folder, device, "devices", "--report", str(path), *small[2:])
+    report = crumb(prefix, folder, device, "devices", "--report", str(path), "--budget", "5s", *small[2:])
     assert report.returncode == 0, report.stdout + report.stderr
     text = path.read_text()
-    for part in ("the driver tells no times", "FAILED", "not timed: ", "has_matrix: 1", "\nend\n"):
+    for part in ("the driver tells no times", "FAILED", "not timed: ", "tuning for 5 s\n", "not tuned: ", "has_matrix: 1", "\nend\n"):
         assert part in text, text
     assert str(folder) not in text and str(prefix) not in text, text
 
@@ -99,8 +119,10 @@ def check_kernels(prefix, folder, device):
 def check_large(prefix, folder, device):
     """Keys of a layer that take 4.8 GiB: dg2's driver gives no more than 4 at once, which crumb says; the others' do, until the
     device's memory is full."""
-    done = crumb(prefix, folder, device, "run", "--device", "gpu0", "--verify", "off", "-n", "2", "-p", "Once", "-c", "40000000")
+    done, _, found = counted(prefix, folder, device, "run", "--device", "gpu0", "--verify", "off", "-n", "2", "-p", "Once",
+                             "-c", "40000000")
     assert done.returncode == 5, f"{device}: {done.returncode} {done.stderr}"
+    assert not found, f"{device}: {found}"
     if device == "dg2":
         assert re.search(r"the KV cache takes 4882.8 MiB, and the device allocates at most 409\d.\d MiB at once", done.stderr), done.stderr
         return
@@ -148,12 +170,16 @@ def check(prefix, folder, device):
         return False
     gpu = listed[0]
     assert not gpu["unusable"], gpu["unusable"]
+    check_counting(prefix, folder, device)
+    most_calls = 0
     for more, kernel in (([], "dpas"), (["--kv-cache", "q8"], "dpas"), (["--target", "cl:portable"], "portable"),
                          (["--target", "cl:dp4a"], "dp4a"), (["--target", "cl:dpas-i8"], "-i8"),
                          (["--target", "cl:dpas+exact"], "dpas"), (["--target", "cl:dpas"], "dpas")):
-        done = crumb(prefix, folder, device, "run", "--device", "gpu0", "--verify", "off", *more, "-n", "8",
-                     "--temp", "0", "--ignore-eos", "-v")
+        done, calls, found = counted(prefix, folder, device, "run", "--device", "gpu0", "--verify", "off", *more, "-n", "8",
+                                     "--temp", "0", "--ignore-eos", "-v")
         assert done.returncode == 0, f"{device} {more}: {done.stderr}"
+        assert calls > 500 and not found, f"{device} {more}: {calls} calls, {found}"
+        most_calls = max(calls, most_calls)
         assert re.search(rf"rows is .* (linear|gemv|gemm)_u2_\w*{kernel}", done.stderr), f"{device} {more}: {done.stderr}"
         on_matrix = "attention_split__dpas" in done.stderr and "attention_whole__dpas" in done.stderr
         assert on_matrix == (kernel in ("dpas", "-i8") and more[-1:] not in (["q8"], ["cl:dpas+exact"])), f"{device} {more}"
@@ -163,7 +189,8 @@ def check(prefix, folder, device):
     assert kernels_of(done.stderr) <= 8 * layers + 6, f"{device}: {kernels_of(done.stderr)} launches a token"
     check_kernels(prefix, folder, device)
     check_large(prefix, folder, device)
-    print(f"{device}: {gpu['detail']}, driver {gpu['driver']}; {gpu['features']}; kernels {gpu['target']}")
+    print(f"{device}: {gpu['detail']}, driver {gpu['driver']}; {gpu['features']}; kernels {gpu['target']}; of up to "
+          f"{most_calls} calls in a run none failed, and nothing was left")
     return True
 
 
