@@ -142,9 +142,9 @@ crumb_status crumb_cl_kernel_create(crumb_device *d, const char *file, const cha
                                     crumb_cl_call *out, crumb_error *err) {
     char all[1024];
     crumb_cl_built built = NULL;
-    /* A device that cannot round division correctly refuses to be asked for it; it may quantize a value to the
-     * neighbouring code. */
-    snprintf(all, sizeof all, "%s %s", d->facts.rounds_division ? CRUMB_CL_BUILD_OPTIONS : "", options);
+    /* A device that cannot round division correctly refuses to be asked for it; kernels then do. */
+    snprintf(all, sizeof all, "%s %s", d->facts.rounds_division ? CRUMB_CL_BUILD_OPTIONS : CRUMB_CL_ROUND_DIVISION,
+             options);
     CRUMB_TRY(find_program(d, file, all, &built, err));
     const crumb_cl_code code = crumb_cl_call_create(built, name, out);
     return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, d->label, name, code);

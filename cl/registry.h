@@ -154,6 +154,8 @@ enum { CRUMB_CL_OPTIONS_MAX = 512 };
 /* What every program is built with, beside the options below. The language is OpenCL C 1.2, the default, but where a
  * row's own options say 3.0. */
 #define CRUMB_CL_BUILD_OPTIONS "-cl-fp32-correctly-rounded-divide-sqrt"
+/* Instead of that on devices that lack it (dg2, tgllp): common.cl's crumb_divide. */
+#define CRUMB_CL_ROUND_DIVISION "-D ROUND_DIVISION=1"
 
 #define CRUMB_CL_LARGE_REGISTERS "-cl-intel-256-GRF-per-thread"
 /* Of bf16 rows, which have it among their own; and behind it, where they write f32. */

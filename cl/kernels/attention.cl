@@ -83,10 +83,10 @@ static void load_queries(global const crumb_value *q, uint row0, uint n_rows, ui
     barrier(CLK_LOCAL_MEM_FENCE);
     FOR_ITEMS(i, QUERIES * HEAD_DIM) {
         uint query = i / HEAD_DIM;
-        float a = most_of_lanes(s->lanes[query]), inverse = a < QUANTIZE_TINY ? 0 : 32767 / a;
+        float a = most_of_lanes(s->lanes[query]), inverse = a < QUANTIZE_TINY ? 0 : crumb_divide(32767, a);
         int code = (int)rint(kv_within(s->q[i] * inverse, 32767));
         s->q[i] = as_float(code);
-        if (i % HEAD_DIM == 0) s->q_scale[query] = a < QUANTIZE_TINY ? 0 : a / 32767;
+        if (i % HEAD_DIM == 0) s->q_scale[query] = a < QUANTIZE_TINY ? 0 : crumb_divide(a, 32767);
     }
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -196,10 +196,10 @@ static void quantize_weights(global const uchar *values, uint g, local work *s) 
     barrier(CLK_LOCAL_MEM_FENCE);
     FOR_ITEMS(i, QUERIES * 8) {
         uint query = i / 8;
-        float most = most_of_lanes(s->lanes[query]), inverse = most < QUANTIZE_TINY ? 0 : 32767 / most;
+        float most = most_of_lanes(s->lanes[query]), inverse = most < QUANTIZE_TINY ? 0 : crumb_divide(32767, most);
         for (uint j = i % 8; j < s->n_keys[query]; j += 8)
             s->w[query][j] = (int)rint(kv_within(as_float(s->w[query][j]) * inverse, 32767));
-        if (i % 8 == 0) s->w_scale[query] = most < QUANTIZE_TINY ? 0 : most / 32767;
+        if (i % 8 == 0) s->w_scale[query] = most < QUANTIZE_TINY ? 0 : crumb_divide(most, 32767);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
@@ -254,7 +254,7 @@ attention_split(global const crumb_batch *batch, global const crumb_value *q, gl
     for (uint i = 0; i < QUERIES; i++) {
         size_t at = (size_t)n * N_HEAD + kv_head * SHARING + i;
         if (chunks == 1) {
-            float factor = 1 / s.l[i];
+            float factor = crumb_divide(1, s.l[i]);
             FOR_ITEMS(d, HEAD_DIM) out[at * HEAD_DIM + d] = TO_RESULT(s.o[i][d] * factor);
             continue;
         }
@@ -284,7 +284,7 @@ kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attention_merge(glob
             o = fma(o, old, chunk[d] * new);
             m = most;
         }
-        out[((size_t)n * N_HEAD + head) * HEAD_DIM + d] = TO_RESULT(o * (1 / l));
+        out[((size_t)n * N_HEAD + head) * HEAD_DIM + d] = TO_RESULT(o * crumb_divide(1, l));
     }
 }
 #endif
@@ -346,6 +346,6 @@ attention_whole(global const crumb_batch *batch, global const crumb_value *q, gl
     FOR_ITEMS(i, n_rows * SHARING * HEAD_DIM) {
         uint query = i / HEAD_DIM, d = i % HEAD_DIM;
         size_t head = (size_t)(row0 + query / SHARING) * N_HEAD + kv_head * SHARING + query % SHARING;
-        out[head * HEAD_DIM + d] = TO_RESULT(o[query][d] * (1 / l[query]));
+        out[head * HEAD_DIM + d] = TO_RESULT(o[query][d] * crumb_divide(1, l[query]));
     }
 }

@@ -9,12 +9,12 @@
  *
  * A program is this text followed by ONE other of this folder, built with
  *
- *     -cl-fp32-correctly-rounded-divide-sqrt   and the -D options that the other text names
+ *     -cl-fp32-correctly-rounded-divide-sqrt, or where the device does not take that -D ROUND_DIVISION=1,
+ *     and the -D options that the other text names
  *
  * in OpenCL C 1.2, or 3.0 with DOT or MATRIX (not all devices declare those functions in 1.2),
  * and never with fast-math options: the kernels compute the same sequences of IEEE operations as cpu/ref, so that a
- * device gives the same numbers as the CPU, bit for bit, where division, sqrt and fma are IEEE. What is not exact says
- * so.
+ * device gives the same numbers as the CPU, bit for bit. What is not exact says so.
  *
  * Conventions of all kernels
  *   batch        crumb_batch in device memory: 16 bytes, then one crumb_row per row. It alone changes between replays.
@@ -93,6 +93,27 @@ static crumb_result sum_with(global const crumb_result *add, size_t at, float y)
     return TO_RESULT(add ? y + FROM_RESULT(add[at]) : y);
 }
 
+/* ---- division ----------------------------------------------------------------------------------------------------- *
+ * a / b for 0 < b, rounded to nearest even: one unit more or less would be another code.
+ * -D ROUND_DIVISION=1   the device's division is off by up to 2.5 units, as dg2's is */
+#if ROUND_DIVISION
+static float crumb_divide(float a, float b) {
+    int a_exponent, b_exponent;
+    if (!(fabs(a) > 0 && fabs(a) < INFINITY && b < INFINITY)) return a / b;
+    /* Both from 0.5 to 1, so that nothing below overflows or is too small. One step of Newton's method leaves the quotient at
+     * most a unit off; by what is left then, which is exact, it is seen which way. It never lies in the middle. */
+    float x = frexp(fabs(a), &a_exponent), y = frexp(b, &b_exponent), q = x / y;
+    q = fma(fma(-q, y, x), 1 / y, q);
+    float left = fma(-q, y, x), half_unit = as_float(as_uint(q) & 0x7f800000) * 0x1p-24f * y;
+    q = as_float(as_uint(q) + (left > half_unit) - (left < -half_unit));
+    return copysign(ldexp(q, a_exponent - b_exponent), a);
+}
+#else
+static float crumb_divide(float a, float b) {
+    return a / b;
+}
+#endif
+
 /* ---- exp, as cpu/float.h defines it ------------------------------------------------------------------------------- */
 
 static float crumb_exp(float x) {
@@ -113,7 +134,7 @@ static float crumb_exp(float x) {
 /* activation(gate) * up; fn 1: silu, 2: relu squared, in f32, which it cannot overflow for finite f16 inputs. */
 static float crumb_gated(int fn, float gate, float up) {
     float positive = gate > 0 ? gate : 0;
-    return (fn == 1 ? gate / (1.0f + crumb_exp(-gate)) : positive * positive) * up;
+    return (fn == 1 ? crumb_divide(gate, 1.0f + crumb_exp(-gate)) : positive * positive) * up;
 }
 
 /* ---- sums in pairs of floats, (high, low): about 46 bits, where a device may have no double ----------------------- */

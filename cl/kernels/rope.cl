@@ -74,7 +74,7 @@ static void make_scales(local const float *x, local int *largest, local float *s
     for (uint d = get_local_id(0); d < HEAD_DIM; d += WG) atomic_max(&largest[d / KV_GROUP], as_int(fabs(x[d])));
     barrier(CLK_LOCAL_MEM_FENCE);
     if (g < KV_GROUPS) {
-        float scale = as_float(largest[g]) / 127;
+        float scale = crumb_divide(as_float(largest[g]), 127);
         vstore_half_rte(scale < 65504.0f ? scale : 65504.0f, g * KEY_BLOCK, to);
         scales[g] = vload_half(g * KEY_BLOCK, to);
     }
@@ -82,7 +82,7 @@ static void make_scales(local const float *x, local int *largest, local float *s
 }
 
 static char code_of(float x, float scale) {
-    float inverse = scale != 0 ? 1 / scale : 0;
+    float inverse = scale != 0 ? crumb_divide(1, scale) : 0;
     return (char)rint(kv_within(x * inverse, 127));
 }
 

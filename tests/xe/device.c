@@ -183,7 +183,8 @@ cl_kernel crumb_xe_kernel(crumb_xe_device *d, const char *file, const char *opti
     char all[1024], key[1280];
     cl_int status;
     const char *quickly = getenv("CRUMB_XE_QUICKLY") ? " -cl-opt-disable" : "";
-    snprintf(all, sizeof all, CRUMB_CL_BUILD_OPTIONS " %s%s", options, quickly);
+    const bool rounds = !strstr(options, CRUMB_CL_ROUND_DIVISION); /* as cl/program.c has it */
+    snprintf(all, sizeof all, "%s %s%s", rounds ? CRUMB_CL_BUILD_OPTIONS : "", options, quickly);
     snprintf(key, sizeof key, "%s %d %s", file, matrix, all);
     program *p = programs;
     while (p && strcmp(p->key, key) != 0) p = p->next;

@@ -29,7 +29,8 @@ bool crumb_xe_open(crumb_xe_device *out);
 void crumb_xe_close(crumb_xe_device *d);
 
 /* The texts common.cl and FILE of cl/kernels (or the file FILE alone where it has a folder) built with the options,
- * linked with tests/xe/xe_builtins.cl where `matrix`. Programs are kept until the device is closed. */
+ * linked with tests/xe/xe_builtins.cl where `matrix`. With CRUMB_CL_ROUND_DIVISION among them the device's own division
+ * need not be rounded correctly. Programs are kept until the device is closed. */
 cl_kernel crumb_xe_kernel(crumb_xe_device *d, const char *file, const char *options, bool matrix, const char *entry);
 
 /* Random numbers of one sequence; floats of up to +-scale, freed by the caller. */

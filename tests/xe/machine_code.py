@@ -37,6 +37,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crumb" / "ocloc"
 SMALL_GROUPS = ("group32", "group16", "group16-wide")
+ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
+ROUGH = ("dg2", "tgllp")  # which have no double precision, and by their drivers no correctly rounded division
 DEVICES = {("dp4a", 0): ["mtl", "tgllp"], 16: ["bmg", "lnl", "ptl"], 8: ["dg2", "arl-h"]}
 
 
@@ -120,6 +122,11 @@ def loops_of(asm):
             spans |= {(labels[t], end) for t in re.findall(r"\b(\w+)\b", line) if labels.get(t, end + 1) <= end}
     inner = [s for s in spans if not any(o != s and s[0] <= o[0] and o[1] <= s[1] for o in spans)]
     return [count(code[a:b + 1]) for a, b in sorted(inner)], count(code)
+
+
+def options_on(device, options):
+    """What cl/program.c makes of them there."""
+    return options.replace(ROUNDED, "-D ROUND_DIVISION=1") if device in ROUGH else options
 
 
 class Variant:
@@ -245,7 +252,7 @@ def results_of(list_variants, wanted):
     pairs = [(v, device) for v in map(Variant, told().splitlines()) for device in v.devices() if wanted(v, device)]
     texts = {file: told(file) for file in {v.file for v, _ in pairs}}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(lambda p: Result(*p, *compiler.compile(texts[p[0].file], p[1], p[0].options)), pairs)
+        yield from pool.map(lambda p: Result(*p, *compiler.compile(texts[p[0].file], p[1], options_on(p[1], p[0].options))), pairs)
 
 
 def main():

@@ -19,6 +19,9 @@ void crumb_xe_check_buffer(cl_mem buffer, const float *want, size_t n, const cha
 cl_kernel crumb_xe_kernel_of(crumb_cl_op op, const char *more);
 cl_kernel crumb_xe_kernel_for(crumb_cl_op op, bool bf16, const char *more);
 
+/* The test of ops_division.c. */
+void crumb_xe_rough_division_is_rounded(void **state);
+
 /* The tests of ops_layers.c. */
 void crumb_xe_rounding_to_bf16_equals_reference(void **state);
 void crumb_xe_embeddings_equal_reference(void **state);

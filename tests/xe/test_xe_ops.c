@@ -1,6 +1,6 @@
 /* Every kernel of cl/kernels.def that is not a linear layer with int8 activations, on an OpenCL device, against
  * cpu/ref: bit for bit but where a kernel's comment says otherwise. Embeddings and linear layers in float are in
- * ops_layers.c, attention is in test_xe_attention.c. */
+ * ops_layers.c, division in ops_division.c, attention is in test_xe_attention.c. */
 #include "cpu/float.h"
 #include "cpu/trial.h"
 #include "host/base/checked.h"
@@ -248,6 +248,7 @@ int main(void) {
         cmocka_unit_test(gather_takes_columns_in_any_order),
         cmocka_unit_test(top_finds_the_largest),
         cmocka_unit_test(quantization_equals_reference),
+        cmocka_unit_test(crumb_xe_rough_division_is_rounded),
         cmocka_unit_test(crumb_xe_rounding_to_bf16_equals_reference),
         cmocka_unit_test(crumb_xe_embeddings_equal_reference),
         cmocka_unit_test(crumb_xe_float_layers_are_near_the_reference),

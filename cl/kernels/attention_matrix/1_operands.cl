@@ -26,8 +26,8 @@ static void load_queries(global const crumb_value *q, uint row0, uint n_rows, ui
     FOR_ITEMS(n, TILES * M) {
         float most = s->most[n][0];
         for (uint j = 1; j < GROUPS; j++) most = fmax(most, s->most[n][j]);
-        s->down[n] = most < QUANTIZE_TINY ? 0 : most / 32767;
-        s->m[n] = most < QUANTIZE_TINY ? 0 : 32767 / most;
+        s->down[n] = most < QUANTIZE_TINY ? 0 : crumb_divide(most, 32767);
+        s->m[n] = most < QUANTIZE_TINY ? 0 : crumb_divide(32767, most);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     FOR_ITEMS(i, TILES * M * HEAD_DIM) {

@@ -59,7 +59,7 @@ static void weigh_values(global const uchar *values, uint n, uint block, uint ti
     UR for (uint t = 0; t < OWN_TILES; t++) {
         uint tile = min(tile0 + t, (uint)TILES - 1);
         float most = most_weights(values, n, block, s, tile);
-        float inverse = most < QUANTIZE_TINY ? 0 : 32767 / most, scale = most < QUANTIZE_TINY ? 0 : most / 32767;
+        float inverse = most < QUANTIZE_TINY ? 0 : crumb_divide(32767, most), scale = most < QUANTIZE_TINY ? 0 : crumb_divide(most, 32767);
         i_rows exact[TERMS][COLUMNS];
         UR for (uint c = 0; c < COLUMNS; c++) exact[0][c] = exact[1][c] = 0;
         ONE_BY_ONE for (uint first = 0; first < n; first += 32) {

@@ -35,7 +35,7 @@ ATTRIBUTES kernel void attention_split(global const crumb_batch *batch, global c
                 size_t at = (size_t)n * N_HEAD + kv_head * SHARING + query;
                 if (chunks == 1)
                     UR for (uint c = 0; c < COLUMNS; c++)
-                        out[at * HEAD_DIM + dim_of(block, lane, c)] = TO_RESULT(ROW(sums[t][c], r) * (1 / s.l[query]));
+                        out[at * HEAD_DIM + dim_of(block, lane, c)] = TO_RESULT(ROW(sums[t][c], r) * crumb_divide(1, s.l[query]));
                 else
                     UR for (uint c = 0; c < COLUMNS; c++)
                         partials[(at * chunks + chunk) * (HEAD_DIM + 2) + dim_of(block, lane, c)] = ROW(sums[t][c], r);
@@ -142,7 +142,7 @@ ATTRIBUTES kernel void attention_whole(global const crumb_batch *batch, global c
                 size_t head = (size_t)(row0 + query / SHARING) * N_HEAD + kv_head * SHARING + query % SHARING;
                 UR for (uint c = 0; c < COLUMNS; c++)
                     out[head * HEAD_DIM + dim_of(block, lane, c)] =
-                        TO_RESULT(ROW(o[i][t][c], r) * (1 / all.l[query]));
+                        TO_RESULT(ROW(o[i][t][c], r) * crumb_divide(1, all.l[query]));
             }
     }
 }

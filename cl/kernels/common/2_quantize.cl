@@ -11,8 +11,8 @@ static crumb_quantizer quantizer_of(float largest, bool row) {
     crumb_quantizer z;
     if (row) largest = fmax(largest, 1e-5f);
     const bool any = largest >= QUANTIZE_TINY;
-    z.to_code = any ? 127.0f / largest : 0.0f;
-    z.sx = any ? largest / 127.0f : 0.0f;
+    z.to_code = any ? crumb_divide(127.0f, largest) : 0.0f;
+    z.sx = any ? crumb_divide(largest, 127.0f) : 0.0f;
     return z;
 }
 

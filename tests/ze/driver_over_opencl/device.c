@@ -210,7 +210,9 @@ ze_result_t ZE_APICALL zeDeviceGetModuleProperties(ze_device_handle_t device, ze
     (void)device;
     out->spirvVersionSupported = ZE_MAKE_VERSION(1, 4);
     out->flags = ZE_DEVICE_MODULE_FLAG_FP16 | ZE_DEVICE_MODULE_FLAG_DP4A;
-    out->fp32flags = ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT | ZE_DEVICE_FP_FLAG_FMA;
+    out->fp32flags = ZE_DEVICE_FP_FLAG_FMA;
+    if (claimed()->sub_group == 16) /* dg2 and tgllp do not round division */
+        out->fp32flags |= ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
     answer_chain(out->pNext);
     return ZE_RESULT_SUCCESS;
 }
