@@ -10,9 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { KEY_SIZE = 16 * 1024, ANSWER_SIZE = 64 * 1024, LIMIT_MS = 10000 };
-static const char failed[] = "failed\n", key_end[] = "----\n";
+enum { KEY_SIZE = 16 * 1024, HOLD_SIZE = 64, ANSWER_SIZE = 64 * 1024, LIMIT_MS = 10000 };
+/* A minute, eight, an hour, eight hours; then once a day. */
+enum { FIRST_HOLD_S = 60, HOLD_GROWS = 8, LAST_HOLD_S = 24 * 3600 };
+static const char failed[] = "failed\n", key_end[] = "----\n", holds[] = "until ";
 
 /* ---- what the answer depends on ------------------------------------------------------------------------------ */
 
@@ -104,8 +107,8 @@ static const char *run_survey(const char *program, const char *alone, char *answ
 }
 
 /* The survey of all drivers went wrong: which one is it? False: none does, when it is asked alone. */
-static bool name_culprit(const char *program, const crumb_cl_driver_files *found, const char *how, char *answer,
-                         char *note, size_t size) {
+static bool name_culprit(const char *program, const crumb_cl_driver_files *found, char *answer, char *note,
+                         size_t size) {
     crumb_cl_survey *ignored = calloc(1, sizeof *ignored);
     for (size_t i = 0; ignored && i < found->n; i++) {
         if (!found->file[i].is_driver) continue;
@@ -117,7 +120,6 @@ static bool name_culprit(const char *program, const crumb_cl_driver_files *found
         return true;
     }
     free(ignored);
-    snprintf(note, size, "one of %zu %s drivers %s", found->n, crumb_cl_api_used.name, how);
     return false;
 }
 
@@ -131,19 +133,72 @@ static bool ask(const char *folder, const crumb_cl_driver_files *found, char *an
         return false;
     }
     const char *how = run_survey(program, NULL, answer, out);
+    if (how && !name_culprit(program, found, answer, note, size)) {
+        how = run_survey(program, NULL, answer, out); /* none fails alone: it may have been chance */
+        if (how) snprintf(note, size, "one of %zu %s drivers %s", found->n, crumb_cl_api_used.name, how);
+    }
     if (!how) return !out->is_partial;
-    const bool again = name_culprit(program, found, how, answer, note, size);
     *out = (crumb_cl_survey){0};
     snprintf(answer, ANSWER_SIZE, "%s%s\n", failed, note);
-    return again;
+    return true;
 }
 
-static bool recall(const char *path, const key *k, crumb_cl_survey *out, char *note, size_t size) {
+/* ---- what is kept of it -------------------------------------------------------------------------------------- */
+
+/* How long an answer holds. */
+typedef struct hold {
+    long long until_s; /* since 1970; 0: as long as its key */
+    int n_s;           /* what that was when it was written */
+} hold;
+
+static bool is_over(const hold *h) {
+    const long long now = (long long)time(NULL);
+    return h->until_s && (now >= h->until_s || now < h->until_s - h->n_s); /* or the clock has been set back */
+}
+
+static bool parse_hold(const char *text, hold *out, const char **behind) {
+    char *end;
+    if (strncmp(text, holds, strlen(holds)) != 0) return false;
+    out->until_s = strtoll(text + strlen(holds), &end, 10);
+    out->n_s = (int)strtol(end, &end, 10);
+    *behind = end + 1;
+    return *end == '\n' && out->n_s >= 0 && out->n_s <= LAST_HOLD_S;
+}
+
+/* A driver that has failed, or that offers nothing, may do better the next time without any change that the key knows:
+ * the answer is for a while, each time for a longer one. */
+static hold hold_of(const crumb_cl_survey *s, const crumb_cl_driver_files *found, const hold *before) {
+    bool offers[CRUMB_CL_MAX_DEVICES] = {false};
+    size_t n_offer = 0, n_drivers = 0;
+    for (size_t i = 0; i < s->n_devices; i++) {
+        const unsigned platform = (unsigned)s->device[i].platform;
+        if (platform >= CRUMB_CL_MAX_DEVICES || offers[platform]) continue;
+        offers[platform] = true;
+        n_offer++;
+    }
+    for (size_t i = 0; i < found->n; i++) n_drivers += found->file[i].is_driver;
+    if (s->n_devices && n_offer >= n_drivers) return (hold){0, 0};
+    const int longer = before->n_s ? before->n_s * HOLD_GROWS : FIRST_HOLD_S;
+    const int n_s = longer < LAST_HOLD_S ? longer : LAST_HOLD_S;
+    return (hold){(long long)time(NULL) + n_s, n_s};
+}
+
+/* Says so of drivers that have failed. */
+static void add_hold(const hold *h, char *note, size_t size) {
+    const long long left_s = h->until_s - (long long)time(NULL), minutes = left_s > 60 ? (left_s + 59) / 60 : 1;
+    const size_t used = strlen(note);
+    if (used && h->until_s) snprintf(note + used, size - used, " (asked again in %lld min)", minutes);
+}
+
+/* `h` gets how long the answer held also where it does so no longer; zeros: there is none. */
+static bool recall(const char *path, const key *k, crumb_cl_survey *out, hold *h, char *note, size_t size) {
     void *bytes;
     size_t n;
-    if (crumb_cache_read(path, KEY_SIZE + ANSWER_SIZE, &bytes, &n, NULL) != CRUMB_OK) return false;
-    const char *text = bytes, *answer = text + k->used;
-    bool known = n > k->used && strlen(text) == n && memcmp(text, k->text, k->used) == 0;
+    *h = (hold){0, 0};
+    if (crumb_cache_read(path, KEY_SIZE + HOLD_SIZE + ANSWER_SIZE, &bytes, &n, NULL) != CRUMB_OK) return false;
+    const char *text = bytes, *answer = "";
+    bool known = n > k->used && strlen(text) == n && memcmp(text, k->text, k->used) == 0 &&
+                 parse_hold(text + k->used, h, &answer) && !is_over(h);
     if (known && strncmp(answer, failed, strlen(failed)) == 0)
         snprintf(note, size, "%.*s", (int)strcspn(answer + strlen(failed), "\n"), answer + strlen(failed));
     else if (known)
@@ -153,13 +208,13 @@ static bool recall(const char *path, const key *k, crumb_cl_survey *out, char *n
 }
 
 /* A cache that cannot be written costs time and nothing else. */
-static void remember(const char *path, const key *k, const char *answer) {
-    size_t n = strlen(answer);
-    char *text = malloc(k->used + n);
+static void remember(const char *path, const key *k, const hold *h, const char *answer) {
+    const size_t size = k->used + HOLD_SIZE + strlen(answer);
+    char *text = malloc(size);
     if (!text) return;
     memcpy(text, k->text, k->used);
-    memcpy(text + k->used, answer, n);
-    crumb_cache_write(path, text, k->used + n, NULL);
+    const int n = snprintf(text + k->used, size - k->used, "%s%lld %d\n%s", holds, h->until_s, h->n_s, answer);
+    crumb_cache_write(path, text, k->used + (size_t)n, NULL);
     free(text);
 }
 
@@ -184,10 +239,15 @@ static void take_survey(discovery *d, char *note, size_t size) {
     if (!crumb_module_folder((const void *)failed, folder, sizeof folder)) return;
     make_key(&d->k, &d->found, folder);
     bool has_cache = crumb_cache_path(crumb_cl_api_used.survey_cache, path, sizeof path);
-    if (has_cache && recall(path, &d->k, &d->survey, note, size)) return;
+    hold h = {0, 0};
+    const bool known = has_cache && recall(path, &d->k, &d->survey, &h, note, size);
+    if (known) return add_hold(&h, note, size);
     const bool asked = ask(folder, &d->found, d->answer, &d->survey, note, size);
     /* One that is gone may come back without a change of the key: a driver that fails, and does not the next time. */
-    if (asked && has_cache && (d->survey.n_devices || !is_discarded(path))) remember(path, &d->k, d->answer);
+    if (!asked || !has_cache || (!d->survey.n_devices && is_discarded(path))) return;
+    h = hold_of(&d->survey, &d->found, &h);
+    remember(path, &d->k, &h, d->answer);
+    add_hold(&h, note, size);
 }
 
 /* ---- the result ------------------------------------------------------------------------------------------------ */

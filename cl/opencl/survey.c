@@ -9,11 +9,20 @@
 
 enum { MAX_PLATFORMS = 16 };
 
+/* A query has failed for want of something that may be there the next time: the survey is partial. */
+static bool is_partial;
+
+static cl_int note(cl_int code) {
+    is_partial =
+        is_partial || code == CL_OUT_OF_RESOURCES || code == CL_OUT_OF_HOST_MEMORY || code == CL_DEVICE_NOT_AVAILABLE;
+    return code;
+}
+
 /* ---- queries: what a device does not answer is 0 or empty ---------------------------------------------------- */
 
 static void query_text(cl_device_id d, cl_device_info what, char out[CRUMB_CL_TEXT]) {
     char text[2048] = "";
-    if (clGetDeviceInfo(d, what, sizeof text - 1, text, NULL) != CL_SUCCESS) text[0] = 0;
+    if (note(clGetDeviceInfo(d, what, sizeof text - 1, text, NULL)) != CL_SUCCESS) text[0] = 0;
     text[sizeof text - 1] = 0;
     crumb_cl_clean_text(text, out);
 }
@@ -21,7 +30,7 @@ static void query_text(cl_device_id d, cl_device_info what, char out[CRUMB_CL_TE
 static uint64_t query_number(cl_device_id d, cl_device_info what, size_t n_bytes) {
     unsigned char bytes[8] = {0};
     uint64_t value = 0;
-    if (clGetDeviceInfo(d, what, n_bytes, bytes, NULL) != CL_SUCCESS) return 0;
+    if (note(clGetDeviceInfo(d, what, n_bytes, bytes, NULL)) != CL_SUCCESS) return 0;
     memcpy(&value, bytes, n_bytes); /* little-endian, as all that crumb runs on */
     return value;
 }
@@ -45,16 +54,16 @@ static bool has_usm_functions(cl_platform_id platform) {
 
 static void take_pci(cl_device_id d, crumb_cl_facts *f) {
     cl_uint pci[4] = {0}; /* domain, bus, device, function */
-    if (clGetDeviceInfo(d, CRUMB_CL_PCI_BUS_INFO, sizeof pci, pci, NULL) == CL_SUCCESS)
+    if (note(clGetDeviceInfo(d, CRUMB_CL_PCI_BUS_INFO, sizeof pci, pci, NULL)) == CL_SUCCESS)
         snprintf(f->pci, CRUMB_CL_TEXT, "%04x:%02x:%02x.%x", pci[0], pci[1], pci[2], pci[3]);
 }
 
 static void take_extensions(cl_platform_id platform, cl_device_id d, crumb_cl_facts *f) {
     size_t n_bytes = 0;
-    if (clGetDeviceInfo(d, CL_DEVICE_EXTENSIONS, 0, NULL, &n_bytes) != CL_SUCCESS || n_bytes > 1u << 20) return;
+    if (note(clGetDeviceInfo(d, CL_DEVICE_EXTENSIONS, 0, NULL, &n_bytes)) != CL_SUCCESS || n_bytes > 1u << 20) return;
     char *list = calloc(1, n_bytes + 1);
     if (!list) return;
-    if (clGetDeviceInfo(d, CL_DEVICE_EXTENSIONS, n_bytes, list, NULL) != CL_SUCCESS) list[0] = 0;
+    if (note(clGetDeviceInfo(d, CL_DEVICE_EXTENSIONS, n_bytes, list, NULL)) != CL_SUCCESS) list[0] = 0;
     f->has_usm = has_extension(list, "cl_intel_unified_shared_memory") && has_usm_functions(platform);
     f->has_f16 = has_extension(list, "cl_khr_fp16");
     f->has_sub_groups = has_extension(list, "cl_khr_subgroups") || has_extension(list, "cl_intel_subgroups");
@@ -71,7 +80,7 @@ static void take_extensions(cl_platform_id platform, cl_device_id d, crumb_cl_fa
 
 static void take_sub_groups(cl_device_id d, crumb_cl_facts *f) {
     size_t sizes[16], n_bytes = 0, used = 0;
-    if (clGetDeviceInfo(d, CRUMB_CL_SUB_GROUP_SIZES, sizeof sizes, sizes, &n_bytes) != CL_SUCCESS) return;
+    if (note(clGetDeviceInfo(d, CRUMB_CL_SUB_GROUP_SIZES, sizeof sizes, sizes, &n_bytes)) != CL_SUCCESS) return;
     for (size_t i = 0; i < n_bytes / sizeof *sizes && i < 16 && used < 100; i++)
         used += (size_t)snprintf(f->sub_groups + used, CRUMB_CL_TEXT - used, "%s%zu", i ? " " : "", sizes[i]);
 }
@@ -143,9 +152,9 @@ static void take_platform(cl_platform_id platform, uint64_t index, crumb_cl_surv
     cl_device_id devices[CRUMB_CL_MAX_DEVICES] = {0};
     char text[1024] = "", name[CRUMB_CL_TEXT];
     cl_uint n = 0;
-    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof text - 1, text, NULL) != CL_SUCCESS) text[0] = 0;
+    if (note(clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof text - 1, text, NULL)) != CL_SUCCESS) text[0] = 0;
     crumb_cl_clean_text(text, name);
-    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, CRUMB_CL_MAX_DEVICES, devices, &n) != CL_SUCCESS) return;
+    if (note(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, CRUMB_CL_MAX_DEVICES, devices, &n)) != CL_SUCCESS) return;
     if (n > CRUMB_CL_MAX_DEVICES) n = CRUMB_CL_MAX_DEVICES;
     for (cl_uint i = 0; i < n && out->n_devices < CRUMB_CL_MAX_DEVICES; i++) {
         if (!devices[i]) continue; /* announced, and not given */
@@ -159,11 +168,13 @@ static void take_platform(cl_platform_id platform, uint64_t index, crumb_cl_surv
 void crumb_cl_survey_take(const char *driver, crumb_cl_survey *out) {
     cl_platform_id platforms[MAX_PLATFORMS] = {0};
     cl_uint n = 0;
+    is_partial = false;
     *out = (crumb_cl_survey){0};
     if (driver) setenv("OCL_ICD_VENDORS", driver, 1);
-    if (clGetPlatformIDs(MAX_PLATFORMS, platforms, &n) != CL_SUCCESS) return;
+    if (note(clGetPlatformIDs(MAX_PLATFORMS, platforms, &n)) != CL_SUCCESS) n = 0;
     if (n > MAX_PLATFORMS) n = MAX_PLATFORMS;
     out->n_platforms = n;
     for (cl_uint i = 0; i < n; i++)
         if (platforms[i]) take_platform(platforms[i], i, out);
+    out->is_partial = is_partial;
 }

@@ -1,6 +1,8 @@
 /* OpenCL drivers that misbehave, for tests of discovery; never installed. One file, compiled once for each:
  *     FAKE_CRASHES   dies when it is asked for its platforms
  *     FAKE_HANGS     never answers that question
+ *     FAKE_FAILS     dies as often as the file that FAKE_FAILURES names has bytes, and takes one of them; then it is as
+ *                    FAKE_LIES
  *     FAKE_LIES      an Intel GPU with every extension and none of their functions, which cannot make a context
  *     FAKE_SMALL     an Intel GPU with 512 bytes of memory */
 #define CL_TARGET_OPENCL_VERSION 300
@@ -11,6 +13,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct object { /* of every kind: what the loader finds its functions in */
@@ -135,6 +138,11 @@ static cl_int CL_API_CALL platform_ids(cl_uint n, cl_platform_id *out, cl_uint *
     abort();
 #elif defined(FAKE_HANGS)
     for (;;) pause();
+#elif defined(FAKE_FAILS)
+    struct stat left;
+    const char *failures = getenv("FAKE_FAILURES");
+    if (failures && stat(failures, &left) == 0 && left.st_size > 0 && truncate(failures, left.st_size - 1) == 0)
+        abort();
 #endif
     functions.clGetPlatformInfo = platform_info;
     functions.clGetDeviceIDs = device_ids;

@@ -2,6 +2,7 @@
 message, and the CPU where that serves. CRUMB_COMMAND is the command, CRUMB_FAKES the folder of the fake drivers."""
 import json
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -55,6 +56,51 @@ class Drivers(unittest.TestCase):
         begin = time.monotonic()
         self.assert_cpu_serves("hangs.icd hangs when it is asked")  # remembered
         self.assertLess(time.monotonic() - begin, first / 2)
+
+    def found(self, failures):
+        """What crumb says of a driver that fails so often before it answers."""
+        left = Path(self.folder.name, "failures")
+        left.write_text("x" * failures)
+        told = json.loads(self.crumb("devices", "--json", FAKE_FAILURES=str(left)).stdout)
+        return [d["detail"] for d in told["devices"][1:]], told.get("no_gpu", "")
+
+    def held(self, pass_by=False):
+        """For how many seconds the kept answer holds; `pass_by`: they do."""
+        kept = self.cache / "crumb" / "cl-survey"
+        text = kept.read_text()
+        until, seconds = re.search(r"^until (\d+) (\d+)$", text, re.M).groups()
+        if pass_by:
+            past = text.replace(f"until {until}", f"until {int(time.time())}")
+            kept.write_text(past)
+        return int(seconds)
+
+    def test_failing_once(self):
+        """A driver that fails by chance is asked again at once."""
+        self.install("fails")
+        self.assertEqual(self.found(1)[0], ["Fake?Arc"])
+        self.assertEqual(self.held(), 0)
+        self.assertEqual(self.found(9)[0], ["Fake?Arc"])  # kept
+
+    def test_failing_for_a_while(self):
+        """That a driver failed is kept for a minute, and ever longer while it fails; then it is used."""
+        self.install("fails")
+        devices, note = self.found(9)
+        self.assertEqual(devices, [])
+        self.assertRegex(note, r"fails.icd crashes when it is asked .* \(asked again in 1 min\)")
+        self.assertEqual(self.found(0), ([], note))
+        self.assertEqual(self.held(pass_by=True), 60)
+        self.assertRegex(self.found(9)[1], r"crashes when it is asked .* \(asked again in 8 min\)")
+        self.assertEqual(self.held(pass_by=True), 480)
+        self.assertEqual(self.found(0)[0], ["Fake?Arc"])
+        self.assertEqual(self.held(), 0)
+
+    def test_none_for_a_while(self):
+        """So is that a driver offers nothing, which may have been chance."""
+        (self.vendors / "missing.icd").write_text("/nowhere/libmissing.so\n")
+        self.crumb("devices")
+        self.assertEqual(self.held(pass_by=True), 60)
+        self.crumb("devices")
+        self.assertEqual(self.held(), 480)
 
     def test_files_without_a_driver_beside_a_driver(self):
         self.install("lies")
