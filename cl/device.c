@@ -205,6 +205,7 @@ void crumb_cl_device_get_info(const crumb_device *d, crumb_device_info *out) {
     if (d->has_usm && d->facts.unified)
         out->shared_weight_bytes = d->facts.max_alloc_bytes; /* crumb_cl_buffer_create */
     crumb_cl_rung lower = d->ladder.rung;
+    out->refused = d->refused;
     bool exact = d->ladder.exact;
     if (step_down(&d->facts, &lower, &exact))
         snprintf(out->lower_target, sizeof out->lower_target, "%s:%s%s%s", crumb_cl_api_used.backend,

@@ -29,6 +29,7 @@ struct crumb_device {
     size_t n_programs;
     int n_threads;
     crumb_tuning *tuning; /* measured choices; not owned; NULL: none */
+    bool refused; /* its compiler has refused a program */
     crumb_tuning_find_fn *find_tuning;
     crumb_log_fn log; /* NULL: none */
     void *log_user;

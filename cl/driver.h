@@ -34,6 +34,9 @@ crumb_status crumb_cl_fail(crumb_error *err, const char *device, const char *wha
 
 typedef struct crumb_device crumb_device;
 typedef struct crumb_cl_memory crumb_cl_memory;
+/* Whether building a program failed because of its text, which the driver's compiler would refuse again. */
+bool crumb_cl_is_refusal(crumb_cl_code code);
+
 typedef struct crumb_cl_driver crumb_cl_driver; /* the API's own part of a device */
 typedef void *crumb_cl_queue;                   /* in order */
 

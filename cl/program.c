@@ -94,6 +94,7 @@ static crumb_status from_source(crumb_device *d, const char *file, const char *o
     const char *first = first_error(log);
     for (char *p = log; *p; p++)
         if (*p == '\n') *p = ' ';
+    if (crumb_cl_is_refusal(code)) d->refused = true;
     if (code != CRUMB_CL_OK)
         status = crumb_fail(err, CRUMB_ERR_DEVICE, "%s: its driver (%.60s) does not build %s with %.300s: %s: %.400s",
                             d->label, d->facts.driver, file, options, crumb_cl_error_name(code), first);

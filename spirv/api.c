@@ -50,6 +50,11 @@ const char *crumb_cl_error_name(crumb_cl_code code) {
     }
 }
 
+bool crumb_cl_is_refusal(crumb_cl_code code) {
+    return (ze_result_t)code == ZE_RESULT_ERROR_MODULE_BUILD_FAILURE ||
+           (ze_result_t)code == ZE_RESULT_ERROR_MODULE_LINK_FAILURE;
+}
+
 crumb_status crumb_cl_fail(crumb_error *err, const char *device, const char *what, crumb_cl_code code) {
     switch ((ze_result_t)code) {
     case ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY:

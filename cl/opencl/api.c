@@ -53,6 +53,11 @@ const char *crumb_cl_error_name(crumb_cl_code code) {
     }
 }
 
+bool crumb_cl_is_refusal(crumb_cl_code code) {
+    return code == CL_BUILD_PROGRAM_FAILURE || code == CL_COMPILE_PROGRAM_FAILURE || code == CL_LINK_PROGRAM_FAILURE ||
+           code == CL_INVALID_BUILD_OPTIONS;
+}
+
 crumb_status crumb_cl_fail(crumb_error *err, const char *device, const char *what, crumb_cl_code code) {
     switch (code) {
     case CL_MEM_OBJECT_ALLOCATION_FAILURE:

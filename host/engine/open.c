@@ -89,11 +89,27 @@ typedef struct opening {
     crumb_engine_advice *advice; /* the model's, once it is open */
 } opening;
 
-/* One attempt; `lower` gets the target for the next where this one's kernels are at fault, else an empty text. */
-static crumb_status open_with(const opening *o, const char *target, crumb_model **out, char lower[32],
+/* What an attempt has found out. */
+typedef struct finding {
+    char lower[32];  /* the target for the next one, where another may do better; else empty */
+    bool is_kernels; /* the target's kernels are at fault: they compute wrongly, or the compiler refuses them. Else the
+                      * device has failed, which says nothing of the next time. */
+} finding;
+
+static finding find_fault(crumb_engine_unit *u, crumb_status status) {
+    finding f = {.is_kernels = status == CRUMB_ERR_VERIFY};
+    if (status != CRUMB_ERR_VERIFY && status != CRUMB_ERR_DEVICE) return f;
+    u->backend->device.get_info(u->device, &u->info);
+    f.is_kernels = f.is_kernels || u->info.refused;
+    memcpy(f.lower, u->info.lower_target, sizeof f.lower);
+    return f;
+}
+
+/* One attempt. */
+static crumb_status open_with(const opening *o, const char *target, crumb_model **out, finding *found,
                               crumb_error *err) {
     const crumb_model_params *params = o->params;
-    *lower = 0;
+    *found = (finding){.is_kernels = false};
     crumb_model *m;
     CRUMB_TRY(crumb_calloc(1, sizeof *m, "the model", (void **)&m, err));
     m->log = params->log;
@@ -107,38 +123,43 @@ static crumb_status open_with(const opening *o, const char *target, crumb_model 
     if (status == CRUMB_OK && m->units[0].backend != &crumb_backend_cpu) {
         status = check_kernels(m, params, err);
         if (status == CRUMB_OK && o->choice.automatic) status = try_session(m, err);
-        if (status == CRUMB_ERR_VERIFY || status == CRUMB_ERR_DEVICE)
-            snprintf(lower, 32, "%s", m->units[0].info.lower_target);
+        *found = find_fault(&m->units[0], status);
     }
     if (status == CRUMB_OK) {
         *out = m;
         return CRUMB_OK;
     }
-    if (*lower && !named_target(params)) crumb_engine_remember_target(m, lower);
     m->advice = NULL; /* for the next attempt */
     crumb_model_close(m);
     return status;
 }
 
-/* Goes down the device's ladder of kernels as long as they are at fault and nobody asked for them by name. */
+/* Goes down the device's ladder of kernels as long as they may be at fault and nobody asked for them by name. Later
+ * runs begin where this one ends, if what lies above was at fault each time, and this has been checked. */
 static crumb_status open_on(const opening *o, crumb_model **out, crumb_error *err) {
     const crumb_model_params *params = o->params;
-    char target[32] = "", lower[32];
+    char target[32] = "";
     const char *named = named_target(params);
+    bool is_kernels = params->verify != CRUMB_VERIFY_NEVER;
     for (;;) {
         crumb_error reason = {0};
-        crumb_status status = open_with(o, *target ? target : named, out, lower, &reason);
-        if (status != CRUMB_OK && (named || !*lower)) {
+        finding found;
+        crumb_status status = open_with(o, *target ? target : named, out, &found, &reason);
+        if (status == CRUMB_OK) {
+            if (*target && is_kernels) crumb_engine_remember_target(*out, target);
+            return CRUMB_OK;
+        }
+        if (named || !*found.lower) {
             if (err) *err = reason;
             return status;
         }
-        if (status == CRUMB_OK) return CRUMB_OK;
         if (params->log) {
             char line[1200];
-            snprintf(line, sizeof line, "%s; going on with '%s'", reason.message, lower);
+            snprintf(line, sizeof line, "%s; going on with '%s'", reason.message, found.lower);
             params->log(params->log_user, CRUMB_LOG_WARN, line);
         }
-        memcpy(target, lower, sizeof target);
+        is_kernels = is_kernels && found.is_kernels;
+        memcpy(target, found.lower, sizeof target);
     }
 }
 

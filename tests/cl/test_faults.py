@@ -11,6 +11,7 @@ import collections
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -53,8 +54,8 @@ class Faults(unittest.TestCase):
         cls.calls = log.read_text().split()
 
     @classmethod
-    def run_one(cls, **settings):
-        return cls.run_crumb("-m", str(cls.one_layer), **settings)
+    def run_one(cls, *more, **settings):
+        return cls.run_crumb("-m", str(cls.one_layer), *more, **settings)
 
     @classmethod
     def run_crumb(cls, *more, **settings):
@@ -99,6 +100,28 @@ class Faults(unittest.TestCase):
         print(f"{len(self.calls)} calls of {len(set(self.calls))} functions: {dict(ends)}")
         self.assertGreater(ends["taken over"], 0)
         self.assertGreater(ends["error"], 0)
+
+    def check_kernels(self, **settings):
+        """A run that checks the kernels first, as nobody remembers a check."""
+        shutil.rmtree(Path(self.folder.name, "cache/crumb/verified"), ignore_errors=True)
+        return self.run_one("--verify", "auto", **settings)
+
+    def test_the_first_check(self):
+        """A device that fails while its kernels are checked for the first time: they are not to blame the next time."""
+        log = Path(self.folder.name, "calls with a check")
+        checked = self.check_kernels(CRUMB_FAULT_LOG=str(log))
+        calls = log.read_text().split()
+        self.assertGreater(len(calls), len(self.calls) + 10, checked.stderr)
+        best = re.search(r"kernels (\S+)", self.right.stderr).group(1)
+        begin = next(i for i, (a, b) in enumerate(zip(calls, self.calls), 1) if a != b)
+        for i, n in enumerate(range(begin, begin + len(calls) - len(self.calls), (len(calls) - len(self.calls)) // 5)):
+            how = ("", ":lost")[i % 2]
+            what = f"call {n} of {len(calls)}, {calls[n - 1]}{how}"
+            failed = self.check_kernels(CRUMB_FAULT=f"{n}{how}")
+            self.check(failed, what, self.right)
+            again = self.run_one("--verify", "auto")
+            self.assertEqual((again.returncode, again.stdout), (0, self.right.stdout), f"{what}: {again.stderr}")
+            self.assertRegex(again.stderr, rf"kernels {re.escape(best)}\b", f"{what}: {failed.stderr}")
 
     def test_with_layers_on_both(self):
         """In the middle of decoding, where the CPU has half of the layers already."""
