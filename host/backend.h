@@ -212,8 +212,8 @@ typedef struct crumb_device_info {
                             * part of the library, and its tests have proven them */
     bool bf16;             /* values between ops are bf16: results are near the CPU's, and not the same */
     char lower_target[32]; /* the target to open it with when these kernels compute wrongly; empty: there is none */
-} crumb_device_info;
     bool refused; /* since it was opened, its compiler has refused one of these kernels: it would so the next time */
+} crumb_device_info;
 
 /* What a device's counters and sensors say at one moment. What is unknown is 0 or empty. */
 typedef struct crumb_device_sensors {
