@@ -119,6 +119,8 @@ typedef struct crumb_cpu_layout {
 
 typedef enum crumb_cpu_op { CRUMB_CPU_GEMV, CRUMB_CPU_GEMM } crumb_cpu_op; /* n up to the row's max_n; any n */
 
+enum { CRUMB_CODEBOOK_SIGNED = 254 }; /* as a range: entries from -127 to 127 */
+
 typedef struct crumb_cpu_kernel {
     const char *name; /* "gemv_u2_i8__avx2" */
     crumb_cpu_op op;
@@ -130,7 +132,8 @@ typedef struct crumb_cpu_kernel {
     int rank;          /* higher is preferred among those that fit */
     const char *bound; /* why nothing overflows: "42 steps of 2 * 3 * 128 in int16" */
     crumb_linear_fn *run;
-    int codebook_range; /* 0: codes are values; else it takes codebooks, largest - smallest entry up to this */
+    int codebook_range; /* 0: codes are values; else it takes codebooks, largest - smallest entry up to this; or
+                         * CRUMB_CODEBOOK_SIGNED */
     const crumb_cpu_layout *layout; /* NULL: tiles */
     float max_nmse; /* 0: equals the reference bit for bit; else what the squared error of results stays below, as a
                      * part of crumb_trial_power */

@@ -28,9 +28,10 @@ const crumb_cpu_kernel *crumb_cpu_kernels(size_t *n) {
     return kernels;
 }
 
-static int codebook_range(const crumb_matrix *w) {
-    crumb_codebook_range range = crumb_codebook_get_range(w->codebook);
-    return range.high - range.low;
+static bool takes_codebook(const crumb_cpu_kernel *kernel, const int8_t *codebook) {
+    const crumb_codebook_range range = crumb_codebook_get_range(codebook);
+    if (kernel->codebook_range == CRUMB_CODEBOOK_SIGNED) return range.low > INT8_MIN;
+    return range.high - range.low <= kernel->codebook_range;
 }
 
 bool crumb_cpu_kernel_takes(const crumb_cpu_kernel *kernel, const crumb_matrix *w) {
@@ -41,7 +42,7 @@ bool crumb_cpu_kernel_takes(const crumb_cpu_kernel *kernel, const crumb_matrix *
     if (kernel->rank < 0 && !plain) return false; /* the papers' */
     if (kernel->layout && kernel->layout->takes && !kernel->layout->takes(w)) return false;
     if (!w->codebook || !kernel->codebook_range) return !w->codebook == !kernel->codebook_range;
-    return codebook_range(w) <= kernel->codebook_range;
+    return takes_codebook(kernel, w->codebook);
 }
 
 /* Whether the kernel finds activations as the tier in use interleaves them: GEMMs of other tiers may want them in

@@ -15,6 +15,7 @@ const crumb_kernel_format crumb_kernel_formats[] = {
     {.name = "6", .bits = 6, .max_code = 63, .mul = 1, .sub = 32},
     {.name = "8", .bits = 8, .max_code = 255, .mul = 1, .sub = 128},
     {.name = "mxfp4", .bits = 4, .max_code = 15, .mul = 1, .codebook = crumb_codebook_e2m1},
+    {.name = "iq4_nl", .bits = 4, .max_code = 15, .mul = 1, .codebook = crumb_codebook_iq4_nl},
 };
 const size_t crumb_n_kernel_formats = sizeof crumb_kernel_formats / sizeof crumb_kernel_formats[0];
 

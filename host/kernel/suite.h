@@ -33,7 +33,8 @@ typedef struct crumb_kernel_info {
     double max_nmse;       /* 0: equals the reference bit for bit; else the error it states */
 } crumb_kernel_info;
 
-/* A number format as people name it: "1", "1.58" (ternary), "2", "3", "4", "5", "6", "8", "mxfp4". */
+/* A number format as people name it: "1", "1.58" (ternary), "2", "3", "4", "5", "6", "8", "mxfp4",
+ * "iq4_nl". */
 typedef struct crumb_kernel_format {
     const char *name;
     unsigned bits, max_code;

@@ -133,13 +133,6 @@ static void codes_q6_k(const uint8_t *in, uint8_t *codes) {
     }
 }
 
-/* llama.cpp's values of IQ4_NL's codes (MIT licence, ggml-common.h), as codes of 8 bits. */
-static void codes_iq4_nl(const uint8_t *in, uint8_t *codes) {
-    static const int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-    codes_nibbles(in, 16, codes);
-    for (int i = 0; i < 32; i++) codes[i] = (uint8_t)(values[codes[i]] + 128);
-}
-
 /* A stream of bits, lowest first. */
 static inline void codes_stream(const uint8_t *in, unsigned bits, uint8_t *codes) {
     for (unsigned i = 0; i < 32; i++) {
@@ -179,7 +172,7 @@ static void (*const block_codes[CRUMB_TYPE_COUNT])(const uint8_t *in, uint8_t *c
     [CRUMB_TYPE_Q5_K] = codes_q5_k,
     [CRUMB_TYPE_Q6_K] = codes_q6_k,
     [CRUMB_TYPE_MXFP4] = codes_q4,
-    [CRUMB_TYPE_IQ4_NL] = codes_iq4_nl,
+    [CRUMB_TYPE_IQ4_NL] = codes_q4,
     [CRUMB_TYPE_INT2] = codes_int2,
     [CRUMB_TYPE_INT3] = codes_int3,
     [CRUMB_TYPE_INT4] = codes_int4,

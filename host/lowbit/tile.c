@@ -192,6 +192,9 @@ void crumb_matrix_narrow_scales(crumb_matrix *matrix) {
 }
 
 const int8_t crumb_codebook_e2m1[CRUMB_CODEBOOK_ENTRIES] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+/* MIT licence, ggml-common.h. */
+const int8_t crumb_codebook_iq4_nl[CRUMB_CODEBOOK_ENTRIES] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                              1,    13,   25,  38,  53,  69,  89,  113};
 
 crumb_codebook_range crumb_codebook_get_range(const int8_t *codebook) {
     crumb_codebook_range range = {codebook[0], codebook[0]};

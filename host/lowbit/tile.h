@@ -125,6 +125,7 @@ void crumb_matrix_narrow_scales(crumb_matrix *matrix);
 
 /* The doubled values of FP4 (E2M1, as in MXFP4), whose bits are sign, exponent, mantissa: w = scale / 2 * entry. */
 extern const int8_t crumb_codebook_e2m1[CRUMB_CODEBOOK_ENTRIES];
+extern const int8_t crumb_codebook_iq4_nl[CRUMB_CODEBOOK_ENTRIES]; /* llama.cpp's */
 
 /* The smallest and the largest entry of a codebook. */
 typedef struct crumb_codebook_range {

@@ -203,17 +203,15 @@ static const crumb_type_info infos[CRUMB_TYPE_COUNT] = {
                           .scale_kind = CRUMB_SCALE_E8M0,
                           .codebook = crumb_codebook_e2m1,
                           .codes_offset = 1},
-    /* The values that its codes stand for reach from -127 to 113, too far for 4-bit kernels of AVX2: they are its codes
-     * in memory. */
     [CRUMB_TYPE_IQ4_NL] = {.name = "IQ4_NL",
                            .block = 32,
                            .block_bytes = 18,
-                           .bits = 8,
-                           .max_code = 255,
+                           .bits = 4,
+                           .max_code = 15,
                            .mul = 1,
-                           .sub = 128,
                            .group = 32,
                            .act_rule = CRUMB_ACT_RULE_GROUP,
+                           .codebook = crumb_codebook_iq4_nl,
                            .codes_offset = 2},
 #define INT_TYPE(name_, bits_, group_)                                                                                 \
     {.name = name_,                                                                                                    \

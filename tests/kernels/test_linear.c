@@ -23,6 +23,7 @@ enum { MAX_BATCH = 33, N_BATCH_SIZES = sizeof batch_sizes / sizeof batch_sizes[0
 /* As wide as the AVX2 kernels take, as wide as int8 is, and with no entry that is negative. */
 static const int8_t codebook_of_31[] = {3, -16, -1, 15, 0, 7, -7, 1, 12, -12, 5, -5, 9, -9, 2, -2};
 static const int8_t codebook_of_255[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 127, -128, 113};
+static const int8_t codebook_of_254[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 127, 127, 113};
 static const int8_t codebook_above_0[] = {100, 101, 127, 103, 104, 105, 106, 107,
                                           108, 109, 110, 111, 112, 113, 114, 115};
 
@@ -47,6 +48,8 @@ static const struct {
                 {6, 63, 1, 32, NULL},
                 {6, 40, 3, 60, NULL},
                 {4, 15, 1, 0, crumb_codebook_e2m1},
+                {4, 15, 1, 0, crumb_codebook_iq4_nl},
+                {4, 15, 1, 0, codebook_of_254},
                 {4, 15, 1, 0, codebook_of_31},
                 {4, 15, 1, 0, codebook_of_255},
                 {4, 15, 1, 0, codebook_above_0}};
@@ -306,7 +309,11 @@ static void codebooks_get_kernels_that_take_them(void **state) {
                  {crumb_codebook_e2m1, CRUMB_ISA_AVX2, 1, "gemv_c4_i8__avx2"},
                  {crumb_codebook_e2m1, CRUMB_ISA_AVX2, 9, "gemm_c4_i8__avx2"},
                  {codebook_of_31, CRUMB_ISA_AVX2, 9, "gemm_c4_i8__avx2"},
-                 {codebook_of_255, CRUMB_ISA_AVX2, 1, "gemm_c4_i8__ref"},
+                 {crumb_codebook_iq4_nl, CRUMB_ISA_AVX2, 1, "gemv_c4_i8_signed__avx2"},
+                 {crumb_codebook_iq4_nl, CRUMB_ISA_AVX2, 9, "gemm_c4_i8_signed__avx2"},
+                 {codebook_of_254, CRUMB_ISA_AVX2, 1, "gemv_c4_i8_signed__avx2"},
+                 {codebook_of_255, CRUMB_ISA_AVX2, 1, "gemm_c4_i8__ref"}, /* has -128 */
+                 {crumb_codebook_iq4_nl, CRUMB_ISA_AVXVNNI, 1, "gemv_c4_i8__avxvnni"},
                  {codebook_of_255, CRUMB_ISA_AVXVNNI, 1, "gemv_c4_i8__avxvnni"},
                  {codebook_of_255, CRUMB_ISA_AVXVNNIINT8, 1, "gemv_c4_i8__avxvnniint8"},
                  {crumb_codebook_e2m1, CRUMB_ISA_AVXVNNIINT8, 9, "gemm_c4_i8__avxvnniint8"},

@@ -162,7 +162,7 @@ const cli_option cli_option_table[] = {
      .help = "with --suite: only cases with this in their name: threads, near/BITS, gemv/SHAPE/BITS, gemm/BITS/GROUP, "
              "tuned, layer/SHAPE/BITS, model/NAME, paper/SHAPE, depth/TOKENS"},
     {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_BENCH,
-     .help = "with --suite: only weights of these formats: 1, 1.58 (ternary), 2, 3, 4, 5, 6, 8, mxfp4"},
+     .help = "with --suite: only weights of these formats: 1, 1.58 (ternary), 2, 3, 4, 5, 6, 8, mxfp4, iq4_nl"},
     {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_BENCH,
      .help = "with --suite: these layers instead of the models', in the cases of single kernels"},
     {"--rounds", CLI_INT, "N", AT(rounds), "15", RANGE(1, 100000), CLI_BENCH,
@@ -200,7 +200,7 @@ const cli_option cli_option_table[] = {
     {"--op", CLI_CHOICE, "gemv|gemm", AT(kernel_op), .commands = CLI_TUNE,
      .help = "only kernels for a few rows of activations, or only those for many"},
     {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_KERNELS | CLI_TUNE,
-     .help = "only weights of these formats: 1, 1.58 (ternary), 2, 3, 4, 5, 6, 8, mxfp4"},
+     .help = "only weights of these formats: 1, 1.58 (ternary), 2, 3, 4, 5, 6, 8, mxfp4, iq4_nl"},
     {"-dev --device", CLI_TEXT, "cpu|gpuN", AT(device), .commands = CLI_KERNELS | CLI_TUNE,
      .help = "whose kernels: the CPU's, which is the default, or those of a GPU as 'crumb devices' lists it"},
     {"--backend", CLI_TEXT, "cpu|cl|ze", AT(backend), .commands = CLI_KERNELS | CLI_TUNE,
