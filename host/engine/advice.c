@@ -173,6 +173,49 @@ void crumb_engine_advice_free(crumb_engine_advice *a) {
     free(a);
 }
 
+void crumb_engine_advice_leave_gpu(crumb_engine_advice *a, const char *reason) {
+    char why[sizeof a->placement.why];
+    crumb_error err = {0};
+    if (!a->known) {
+        snprintf(a->note, sizeof a->note, "%s", reason);
+        return;
+    }
+    crumb_placement_free(&a->placement);
+    a->gpu = 0;
+    a->problem.devices = 1;
+    a->problem.gpu_layers = -1;
+    a->problem.split = 0;
+    a->known = crumb_place(&a->problem, &a->placement, &err) == CRUMB_OK;
+    if (!a->known) {
+        snprintf(a->note, sizeof a->note, "%.300s; %.300s", reason, err.message);
+        return;
+    }
+    memcpy(why, a->placement.why, sizeof why);
+    snprintf(a->placement.why, sizeof a->placement.why, "%.300s; %.400s", reason, why);
+}
+
+crumb_status crumb_engine_advice_copy_to_cpu(const crumb_engine_advice *a, const char *reason,
+                                             crumb_engine_advice **out, crumb_error *err) {
+    crumb_engine_advice *copy;
+    *out = NULL;
+    CRUMB_TRY(crumb_calloc(1, sizeof *copy, "a plan", (void **)&copy, err));
+    *copy = *a;
+    copy->placement = (crumb_placement){.n_layers = 0};
+    copy->layers = NULL;
+    if (a->known) {
+        const crumb_status status =
+            crumb_calloc(a->problem.n_layers, sizeof *copy->layers, "a plan", (void **)&copy->layers, err);
+        if (status != CRUMB_OK) return free(copy), status;
+        memcpy(copy->layers, a->layers, a->problem.n_layers * sizeof *copy->layers);
+        copy->problem.machine = &copy->machine;
+        copy->problem.correction = &copy->correction;
+        copy->problem.layers = copy->layers;
+    }
+    crumb_engine_advice_leave_gpu(copy, reason);
+    *out = copy;
+    return CRUMB_OK;
+}
+
 /* ---- predictions ----------------------------------------------------------------------------------------------- */
 
 double crumb_engine_advice_predict(const crumb_engine_advice *a, size_t device, uint32_t first, uint32_t end,

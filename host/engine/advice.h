@@ -13,7 +13,7 @@ typedef crumb_status crumb_engine_outline_fn(const void *source, crumb_network *
 
 typedef struct crumb_engine_advice {
     bool known;     /* the following is there; else `note` says why nothing is predicted */
-    char note[640]; /* else empty */
+    char note[640]; /* or, where it is known, why the placement is not carried out; else empty */
     crumb_profile machine;
     uint64_t id;                 /* of the profile's text */
     bool learns;                 /* it is the stored one: what sessions measure corrects it */
@@ -31,6 +31,11 @@ typedef struct crumb_engine_advice {
 crumb_status crumb_engine_advise(const crumb_model_params *params, crumb_engine_outline_fn *outline, const void *source,
                                  crumb_engine_choice *choice, crumb_engine_advice **out, crumb_error *err);
 void crumb_engine_advice_free(crumb_engine_advice *a); /* NULL too */
+/* The CPU computes all, for `reason`: from now on it is what is placed and predicted. */
+void crumb_engine_advice_leave_gpu(crumb_engine_advice *a, const char *reason);
+/* A copy that has that done to it, for a model that takes the other one's place. */
+crumb_status crumb_engine_advice_copy_to_cpu(const crumb_engine_advice *a, const char *reason,
+                                             crumb_engine_advice **out, crumb_error *err);
 
 /* ns that layers [first, end), the head being the last, take on a device of the profile, by its figures alone. */
 double crumb_engine_advice_predict(const crumb_engine_advice *a, size_t device, uint32_t first, uint32_t end,

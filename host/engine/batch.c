@@ -23,6 +23,7 @@ static double moves_ns(const crumb_model *m, crumb_phase phase, const crumb_batc
 double crumb_batch_predict(const crumb_model *m, const crumb_watch *w, crumb_phase phase, const crumb_batch *b) {
     const crumb_engine_advice *a = m->advice;
     const crumb_cost_phase rows = {.n_rows = b->n_rows}, row = {.n_rows = 1};
+    const crumb_phase as = b->n_rows > 1 ? CRUMB_PHASE_PREFILL : CRUMB_PHASE_DECODE;
     const uint32_t n = a->problem.n_layers;
     double ns = moves_ns(m, phase, b);
     uint8_t before = m->places[0].unit[phase];
@@ -30,8 +31,7 @@ double crumb_batch_predict(const crumb_model *m, const crumb_watch *w, crumb_pha
         const uint8_t unit = m->places[first].unit[phase];
         for (end = first + 1; end < n && m->places[end].unit[phase] == unit; end++) {
         }
-        ns +=
-            w->factor[unit][CRUMB_PHASE_PREFILL] * crumb_watch_predict_batch(m, unit, first, end, b->n_rows, b->n_past);
+        ns += w->factor[unit][as] * crumb_watch_predict_batch(m, unit, first, end, b->n_rows, b->n_past);
         if (first > 0)
             ns += crumb_cost_of_transfer(device_of(m, before), device_of(m, unit), a->layers[first - 1].vector_bytes,
                                          first + 1 == n ? &row : &rows);

@@ -4,11 +4,11 @@
 
 #include <stdio.h>
 
-static void explain_choice(const crumb_model *m, crumb_explanation *out) {
+static void explain_choice(const crumb_pipeline *p, const crumb_model *m, crumb_explanation *out) {
     const crumb_engine_advice *a = m->advice;
     const bool known = a && a->known;
     snprintf(out->choice, sizeof out->choice, "%s", *m->placement ? m->placement : m->units[0].info.name);
-    snprintf(out->why, sizeof out->why, "%s", known ? a->placement.why : a ? a->note : "");
+    snprintf(out->why, sizeof out->why, "%s", known && !*a->note ? a->placement.why : a ? a->note : "");
     snprintf(out->profile, sizeof out->profile, "%s", known ? a->machine.name : "");
     if (!known) return;
     out->placed_for.n_prompt = a->problem.n_prompt;
@@ -16,6 +16,8 @@ static void explain_choice(const crumb_model *m, crumb_explanation *out) {
     out->placed_for.n_ctx = a->problem.n_ctx;
     out->placed_for.n_batch = a->problem.n_batch;
     out->placed_for.kv_type = a->kv_type;
+    out->placed_for.prefill_ns = crumb_pipeline_predict_prompt(p, a->problem.n_prompt);
+    out->placed_for.decode_ns = crumb_pipeline_predict_token(p, a->problem.n_prompt + a->problem.n_generate / 2);
 }
 
 static void explain_unit(const crumb_model *m, const crumb_watch *w, size_t unit, crumb_explained_unit *out) {
@@ -29,7 +31,8 @@ static void explain_unit(const crumb_model *m, const crumb_watch *w, size_t unit
     }
 }
 
-void crumb_pipeline_explain(const crumb_pipeline *p, const crumb_model *m, crumb_explanation *out) {
+void crumb_pipeline_explain(const crumb_pipeline *p, crumb_explanation *out) {
+    const crumb_model *m = crumb_pipeline_model(p);
     const crumb_watch *w = crumb_pipeline_watch(p);
     const crumb_pipeline_stats stats = crumb_pipeline_get_stats(p);
     *out = (crumb_explanation){.n_single = w->n_single,
@@ -38,7 +41,7 @@ void crumb_pipeline_explain(const crumb_pipeline *p, const crumb_model *m, crumb
                                .prompt_rows = {stats.prompt_rows[0], stats.prompt_rows[1]},
                                .moved_bytes = stats.moved_bytes,
                                .move_ms = stats.move_ms};
-    explain_choice(m, out);
+    explain_choice(p, m, out);
     out->overhead_us = crumb_watch_overhead(w);
     for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++) {
         out->phase[phase] = w->phase[phase];

@@ -13,13 +13,15 @@ typedef struct crumb_explained_unit {
 
 typedef struct crumb_explanation {
     char choice[320]; /* "prefill gpu0, decode cpu"; the device where there was no choice */
-    char why[768];    /* by prediction; else why nothing is predicted */
+    char why[768];    /* by prediction, or why that is not carried out; else why nothing is predicted */
     char profile[32]; /* empty: none */
     struct {
         uint32_t n_prompt, n_generate, n_ctx, n_batch;
         crumb_kv_type kv_type;
-    } placed_for;      /* that is the choice for; zeroed: nothing is predicted */
-    bool is_predicted; /* the following phases and units have something in them */
+        double prefill_ns, decode_ns; /* predicted of such a prompt, and of a token in the middle of what follows, on
+                                       * the devices that really run them */
+    } placed_for;                     /* that is the choice for; zeroed: nothing is predicted */
+    bool is_predicted;                /* the following phases and units have something in them */
     crumb_watch_phase phase[CRUMB_PHASE_COUNT];
     crumb_explained_unit unit[CRUMB_WATCH_UNITS];
     size_t n_units;

@@ -192,8 +192,7 @@ static crumb_status open_on_cpu(opening *o, const crumb_error *reason, crumb_mod
     char why[512];
     snprintf(why, sizeof why, "%s (%s) cannot run this model: %.300s", o->choice.device.name,
              o->choice.device.listing.detail, reason->message);
-    o->advice->known = false;
-    snprintf(o->advice->note, sizeof o->advice->note, "%s", why);
+    crumb_engine_advice_leave_gpu(o->advice, why);
     crumb_engine_choose_cpu(&o->choice, why);
     return open_on(o, out, err);
 }

@@ -176,16 +176,52 @@ crumb_pipeline_stats crumb_pipeline_get_stats(const crumb_pipeline *p) {
     return p->stats;
 }
 
+static bool decodes_split(const crumb_pipeline *p) {
+    return p->pair && (p->model->split_always || crumb_split_is_on(&p->split));
+}
+
+double crumb_pipeline_predict_token(const crumb_pipeline *p, uint32_t n_past) {
+    const crumb_batch b = {.n_rows = 1, .n_past = n_past};
+    if (!crumb_watch_knows(p->model)) return 0;
+    if (!decodes_split(p)) return crumb_batch_predict(p->model, &p->watch, CRUMB_PHASE_DECODE, &b);
+    return p->watch.factor[CRUMB_WATCH_PAIR][CRUMB_PHASE_DECODE] * crumb_watch_at(p->pair_row.row, n_past);
+}
+
+/* By the pair where no device has whole layers, else where the batch's length is read fastest. */
+static double predict_batch(const crumb_pipeline *p, uint32_t n_rows, uint32_t n_past) {
+    const crumb_batch b = {.n_rows = n_rows, .n_past = n_past};
+    if (p->model->divided)
+        return p->watch.factor[CRUMB_WATCH_PAIR][CRUMB_PHASE_PREFILL] *
+               crumb_watch_predict_pair_batch(p->model, p->model->split, n_rows, n_past);
+    const crumb_phase phase = crumb_batch_phase(p->model, &p->watch, &b, CRUMB_PHASE_PREFILL);
+    return crumb_batch_predict(p->model, &p->watch, phase, &b);
+}
+
+double crumb_pipeline_predict_prompt(const crumb_pipeline *p, uint32_t n_rows) {
+    double ns = 0;
+    if (!crumb_watch_knows(p->model)) return 0;
+    for (uint32_t done = 0; done < n_rows; done += p->params.n_batch) {
+        const uint32_t left = n_rows - done;
+        ns += predict_batch(p, left < p->params.n_batch ? left : p->params.n_batch, done);
+    }
+    return ns;
+}
+
+const crumb_model *crumb_pipeline_model(const crumb_pipeline *p) {
+    return p->model;
+}
+
 const crumb_watch *crumb_pipeline_watch(const crumb_pipeline *p) {
     return &p->watch;
 }
 
 void crumb_pipeline_explain_split(const crumb_pipeline *p, char *out, size_t size) {
-    if (size) *out = 0;
     if (p->model->divided)
         snprintf(out, size, "split %.2f of the rows, where their weights lie", p->model->split);
     else if (p->pair && p->model->split_always)
         snprintf(out, size, "split %.2f of the rows, as asked for", p->model->split);
     else if (p->pair)
         crumb_split_explain(&p->split, out, size);
+    else
+        snprintf(out, size, "%s", p->unsplit);
 }

@@ -62,7 +62,12 @@ crumb_pipeline_stats crumb_pipeline_get_stats(const crumb_pipeline *p);
 const crumb_watch *crumb_pipeline_watch(const crumb_pipeline *p);
 /* What was found out about dividing layers between two devices; empty where they are not. */
 void crumb_pipeline_explain_split(const crumb_pipeline *p, char *out, size_t size);
-/* Of a session of model m that this is the pipeline of. */
-void crumb_pipeline_explain(const crumb_pipeline *p, const crumb_model *m, crumb_explanation *out);
+/* What is predicted of a prompt of n_rows, and of a token behind n_past positions, as layers really run, in ns; 0:
+ * nothing.
+ */
+double crumb_pipeline_predict_prompt(const crumb_pipeline *p, uint32_t n_rows);
+double crumb_pipeline_predict_token(const crumb_pipeline *p, uint32_t n_past);
+void crumb_pipeline_explain(const crumb_pipeline *p, crumb_explanation *out);
+const crumb_model *crumb_pipeline_model(const crumb_pipeline *p); /* a session's, or its substitute */
 
 #endif

@@ -3,13 +3,15 @@
 #include "host/base/thread.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* Where a split is not asked for, but would perhaps pay, layers that cannot be divided are no error. */
 static crumb_status make_pair(crumb_pipeline *p, double share, crumb_error *err) {
     crumb_error reason = {0};
     const crumb_status status = crumb_pair_create(p->model, &p->params, share, &p->pages, &p->pair, &reason);
     if ((status == CRUMB_ERR_UNSUPPORTED || status == CRUMB_ERR_MEMORY) && !p->model->split_always) {
-        crumb_engine_log(p->model, CRUMB_LOG_WARN, "layers are not split: %s", reason.message);
+        snprintf(p->unsplit, sizeof p->unsplit, "not split: %.120s", reason.message);
+        crumb_engine_log(p->model, CRUMB_LOG_WARN, "layers are %s", p->unsplit);
         return CRUMB_OK;
     }
     if (status != CRUMB_OK) return crumb_fail(err, status, "%s", reason.message);
@@ -79,7 +81,8 @@ crumb_status pipeline_run_pair(crumb_pipeline *p, crumb_bucket bucket, const cru
     if (bucket == CRUMB_BUCKET_ONE)
         crumb_watch_pair(&p->watch, &p->pair_row, n_past, busy_ns, ns);
     else
-        crumb_watch_pair_batch(&p->watch, p->model, p->model->split, n, n_past, ns);
+        crumb_watch_span(&p->watch, CRUMB_WATCH_PAIR,
+                         crumb_watch_predict_pair_batch(p->model, p->model->split, n, n_past), ns);
     pipeline_note_kv(p, true, n_past, n_past + n);
     return CRUMB_OK;
 }

@@ -55,6 +55,7 @@ struct crumb_pipeline {
     crumb_split split;
     size_t alone;               /* the unit that runs single rows where the pair does not */
     uint32_t share;             /* of CRUMB_SPLIT_STEPS, that the pair has been made for; 0: one that stays */
+    char unsplit[144];          /* why there is none, though it would perhaps pay; else empty */
     crumb_watch_split pair_row; /* predicted of the pair */
     bool by_pair;               /* the last run */
     crumb_phase placed_as;      /* likewise: in whose place it was, where not by the pair */

@@ -137,7 +137,7 @@ static bool can_carry_out(const crumb_model *m, crumb_error *reason) {
 
 /* As the scheduler says; false: it says nothing, or it cannot be carried out. */
 static bool place_as_advised(crumb_model *m, uint64_t weight_bytes) {
-    const crumb_engine_advice *a = m->advice;
+    crumb_engine_advice *a = m->advice;
     if (!a->known || !a->gpu) return false;
     const bool shared = shares_weights(m, weight_bytes);
     const uint8_t alone = !shared || crumb_engine_advice_gpu_decodes_faster(a) ? GPU : CPU;
@@ -148,7 +148,8 @@ static bool place_as_advised(crumb_model *m, uint64_t weight_bytes) {
             m->places[i].unit[phase] = part->share < 1 ? alone : part->device ? GPU : CPU;
         }
     if (!shared && !can_carry_out(m, &reason)) {
-        crumb_engine_log(m, CRUMB_LOG_WARN, "not '%s': %s", a->placement.name, reason.message);
+        snprintf(a->note, sizeof a->note, "not '%s': %.500s", a->placement.name, reason.message);
+        crumb_engine_log(m, CRUMB_LOG_WARN, "%s", a->note);
         return false;
     }
     m->split = advised_split(m);

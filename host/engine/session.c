@@ -259,7 +259,7 @@ void crumb_engine_session_measure(crumb_session *s, crumb_plan_times *times) {
 }
 
 void crumb_engine_session_explain(const crumb_session *s, crumb_explanation *out) {
-    crumb_pipeline_explain(s->pipeline, s->model, out);
+    crumb_pipeline_explain(s->pipeline, out);
 }
 
 const float *crumb_session_logits(crumb_session *s) {

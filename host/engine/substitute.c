@@ -3,6 +3,7 @@
 #include "host/base/memory.h"
 #include "host/base/thread.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,16 @@ static crumb_status check_same(const crumb_model *m, const crumb_model *other, c
     return crumb_fail(err, CRUMB_ERR_FORMAT, "%s: the file is another than the one that was loaded", m->origin.path);
 }
 
+/* By the profile that the other model was placed by. Nothing depends on it but what is told. */
+static void predict(const crumb_model *m, crumb_model *cpu) {
+    char why[128];
+    crumb_engine_advice *advice;
+    snprintf(why, sizeof why, "%s has failed", m->units[0].info.name);
+    if (crumb_engine_advice_copy_to_cpu(m->advice, why, &advice, NULL) != CRUMB_OK) return;
+    crumb_engine_advice_free(cpu->advice);
+    cpu->advice = advice;
+}
+
 static crumb_status open_substitute(crumb_model *m, crumb_error *err) {
     crumb_model_params params = crumb_model_params_default();
     crumb_model *cpu = NULL;
@@ -52,9 +63,10 @@ static crumb_status open_substitute(crumb_model *m, crumb_error *err) {
     else
         CRUMB_TRY(crumb_model_open_embedded(&params, &cpu, err));
     const crumb_status status = check_same(m, cpu, err);
-    if (status == CRUMB_OK)
+    if (status == CRUMB_OK) {
+        predict(m, cpu);
         m->substitute = cpu;
-    else
+    } else
         crumb_model_close(cpu);
     return status;
 }

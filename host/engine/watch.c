@@ -94,15 +94,21 @@ crumb_watch_split crumb_watch_predict_split(crumb_watch *w, const crumb_model *m
     return s;
 }
 
+double crumb_watch_predict_pair_batch(const crumb_model *m, double share, uint32_t n_rows, uint32_t n_past) {
+    const crumb_cost_phase phase = {.n_rows = n_rows, .n_batch = n_rows, .n_past = n_past};
+    double parts[2], exchange;
+    return crumb_watch_device(m, 0) > 0 ? split_ns(m, share, as_measured, &phase, parts, &exchange) : 0;
+}
+
+double crumb_watch_at(crumb_watch_line line, uint32_t n_past) {
+    return line.at_none_ns + line.per_position_ns * n_past;
+}
+
 /* ---- times ----------------------------------------------------------------------------------------------------- */
 
 void crumb_watch_span(crumb_watch *w, size_t unit, double predicted_ns, double measured_ns) {
     w->predicted_ns[unit] += predicted_ns;
     w->measured_ns[unit] += measured_ns;
-}
-
-static double at(crumb_watch_line line, uint32_t n_past) {
-    return line.at_none_ns + line.per_position_ns * n_past;
 }
 
 static void push(crumb_watch_ratios *r, double ratio) {
@@ -112,21 +118,12 @@ static void push(crumb_watch_ratios *r, double ratio) {
 void crumb_watch_pair(crumb_watch *w, const crumb_watch_split *predicted, uint32_t n_past, const double busy_ns[2],
                       double wall_ns) {
     const double longer = busy_ns[0] > busy_ns[1] ? busy_ns[0] : busy_ns[1], apart = wall_ns - predicted->exchange_ns;
-    crumb_watch_span(w, CRUMB_WATCH_PAIR, at(predicted->row, n_past), wall_ns);
+    crumb_watch_span(w, CRUMB_WATCH_PAIR, crumb_watch_at(predicted->row, n_past), wall_ns);
     for (int i = 0; i < 2; i++) {
-        const double part_ns = at(predicted->part[i], n_past);
+        const double part_ns = crumb_watch_at(predicted->part[i], n_past);
         if (part_ns > 0 && busy_ns[i] > 0)
             push(&w->together[i], busy_ns[i] / part_ns * (apart > longer ? apart / longer : 1));
     }
-}
-
-void crumb_watch_pair_batch(crumb_watch *w, const crumb_model *m, double share, uint32_t n_rows, uint32_t n_past,
-                            double wall_ns) {
-    const crumb_cost_phase phase = {.n_rows = n_rows, .n_batch = n_rows, .n_past = n_past};
-    const bool known = crumb_watch_device(m, 0) > 0;
-    double parts[2], exchange;
-    crumb_watch_span(w, CRUMB_WATCH_PAIR, known ? split_ns(m, share, as_measured, &phase, parts, &exchange) : 0,
-                     wall_ns);
 }
 
 void crumb_watch_run(crumb_watch *w, crumb_phase phase, bool single, uint32_t n_rows, double all_ns) {

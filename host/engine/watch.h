@@ -54,6 +54,8 @@ bool crumb_watch_knows(const crumb_model *m);
 
 void crumb_watch_init(crumb_watch *w, const crumb_model *m);
 
+double crumb_watch_at(crumb_watch_line line, uint32_t n_past); /* ns */
+
 /* Zeros where nothing is predicted for this model. `unit`: of its units. */
 crumb_watch_line crumb_watch_predict_row(const crumb_model *m, size_t unit, uint32_t first, uint32_t end);
 /* Of several rows behind n_past positions, in ns. */
@@ -63,15 +65,15 @@ double crumb_watch_predict_batch(const crumb_model *m, size_t unit, uint32_t fir
  * from that as earlier sessions have found for such a share. */
 crumb_watch_split crumb_watch_predict_split(crumb_watch *w, const crumb_model *m, double share);
 
+/* The same of several rows, in ns. */
+double crumb_watch_predict_pair_batch(const crumb_model *m, double share, uint32_t n_rows, uint32_t n_past);
+
 /* Spans have run. predicted_ns 0: nobody knows. */
 void crumb_watch_span(crumb_watch *w, size_t unit, double predicted_ns, double measured_ns);
 /* A row of split layers has, behind n_past positions: each unit was busy for so long, and all was done after wall_ns.
  */
 void crumb_watch_pair(crumb_watch *w, const crumb_watch_split *predicted, uint32_t n_past, const double busy_ns[2],
                       double wall_ns);
-/* Several rows of split layers have. `share` as of crumb_watch_predict_split. */
-void crumb_watch_pair_batch(crumb_watch *w, const crumb_model *m, double share, uint32_t n_rows, uint32_t n_past,
-                            double wall_ns);
 /* All spans of a run have, in all_ns without what moved keys and values. `single`: planned for one row, as decoded ones
  * are, though a prompt may have it as well. */
 void crumb_watch_run(crumb_watch *w, crumb_phase phase, bool single, uint32_t n_rows, double all_ns);

@@ -130,6 +130,16 @@ class Faults(unittest.TestCase):
         done = self.run_crumb("-ngl", "3", CRUMB_FAULT=f"{len(log.read_text().split()) * 9 // 10}:lost")
         self.assertEqual(self.check(done, "-ngl 3", self.right_of_five), "taken over")
 
+    def test_what_is_explained_is_the_cpu(self):
+        log, explains = Path(self.folder.name, "calls of one that is explained"), ("--explain", "--profile", "lnl", "-t", "1")
+        undisturbed = self.run_crumb(*explains, CRUMB_FAULT_LOG=str(log))
+        self.assertRegex(undisturbed.stderr, "explain: layers: gpu0\n.*explain: prefill on gpu0")
+        done = self.run_crumb(*explains, "-v", CRUMB_FAULT=f"{len(log.read_text().split()) * 9 // 10}:lost")
+        self.assertEqual(self.check(done, "explained", self.right_of_five), "taken over")
+        self.assertRegex(done.stderr, "explain: layers: cpu\n.*explain: gpu0 has failed; prefill on cpu: .*; decode on cpu: ")
+        self.assertRegex(done.stderr, "explain: as it runs, that prompt should take [0-9.]+ ms")
+        self.assertIn("cpu: 1 threads", done.stderr)  # -t is kept
+
     def test_with_layers_divided(self):
         """One device fails while the other waits for its part: of a device that shares the CPU's weights, or of a card,
         where nobody has all of them."""

@@ -63,7 +63,14 @@ class Schedule(unittest.TestCase):
         text, start, explained = self.run_crumb(*arguments, profile=machine(cpu, gpu), **options)
         if not options.get("n"):
             self.assertEqual(text, self.right)
+        self.check_prediction(explained)
         return start, explained
+
+    def check_prediction(self, explained):
+        """What is said to be expected is what was predicted of the tokens that really ran, unless they ran in several ways."""
+        each = explained["decode"]["predicted_ms"] / explained["decode"]["n_tokens"]
+        if not explained["split"]:
+            self.assertAlmostEqual(explained["placed_for"]["decode_ms"] / each, 1, delta=0.1)
 
     def test_without_a_profile_the_gpu_is_taken(self):
         text, start, explained = self.run_crumb()
@@ -118,6 +125,15 @@ class Schedule(unittest.TestCase):
             self.assertEqual((text, start["placement"]), (right, "prefill gpu0; decode cpu"))
             self.assertEqual((read["prefill"] > 0, read["decode"] > 0), (on_gpu, on_cpu), (cpu, len(first), read))
             self.assertEqual(explained["moved_bytes"], 0)
+
+    def test_what_is_not_carried_out_is_not_explained(self):
+        """A profile that calls a card integrated: prompts there and decoding on the CPU would take its memory's weights."""
+        start, explained = self.placed((50, 25, 50), (10, 5, 5000), CRUMB_CLAIM="card")
+        self.assertEqual((start["device"], start["placement"], explained["layers"]), ("gpu0", "", "gpu0"))
+        self.assertEqual(explained["why"], "not 'prefill gpu0, decode cpu': gpu0 does not share the CPU's memory")
+        carried_out = self.placed((50, 25, 50), (10, 5, 5000))[1]
+        self.assertIn("decode on cpu: ", carried_out["why"])
+        self.assertGreater(explained["placed_for"]["decode_ms"], 2 * carried_out["placed_for"]["decode_ms"])
 
     def test_a_small_gain_is_not_worth_it(self):
         start, _ = self.placed((51, 25, 1000), (50, 25, 1000))

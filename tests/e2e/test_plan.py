@@ -208,6 +208,10 @@ class Explained(Plan):
             explained, n = self.explained(prompt)
             plan = self.plan(*self.CPU, "--prompt", str(n))
             self.assertAlmostEqual(explained["prefill"]["predicted_ms"] / plan["ttft_ms"], 1, places=5, msg=f"{n} tokens")
+            placed = explained["placed_for"]
+            plan = self.plan(*self.CPU, "--prompt", str(placed["n_prompt"]), "-n", str(placed["n_generate"]))
+            self.assertAlmostEqual(placed["prefill_ms"] / plan["ttft_ms"], 1, places=5)
+            self.assertAlmostEqual(placed["decode_ms"] * plan["decode_tok_s"] / 1000, 1, places=5)
             learned = {r["phase"] for r in explained["ratios"]}
             self.assertEqual("prefill" in learned, n >= 32)  # few rows tell nothing of throughput
 
@@ -215,8 +219,8 @@ class Explained(Plan):
         prompt = 20 * self.SMALL
         usual, n = self.explained(prompt)
         small, _ = self.explained(prompt, "-ctk", "q8_0", "-ctv", "q8_0", "-c", "300", "-ub", "64")
-        self.assertEqual(small["placed_for"] | {"n_prompt": 0}, {"n_prompt": 0, "n_generate": 8, "n_ctx": 300,
-                                                                 "n_batch": 64, "kv_cache": "q8_0"})
+        told = small["placed_for"]
+        self.assertEqual([told[k] for k in ("n_generate", "n_ctx", "n_batch", "kv_cache")], [8, 300, 64, "q8_0"])
         self.assertEqual((usual["placed_for"]["n_batch"], usual["placed_for"]["kv_cache"]), (512, "f16"))
         self.assertLess(small["decode"]["predicted_ms"], usual["decode"]["predicted_ms"])
         one_type, _ = self.explained(prompt, "--kv-cache", "q8")

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -104,6 +105,51 @@ static void a_small_cache_is_read_faster(void **state) {
     crumb_engine_advice_free(b);
 }
 
+static bool all_on_cpu(const crumb_engine_advice *a) {
+    for (uint32_t i = 0; i < a->placement.n_layers; i++)
+        for (int phase = 0; phase < CRUMB_PHASE_COUNT; phase++)
+            if (a->placement.part[phase][i].device != 0 || a->placement.part[phase][i].share < 1) return false;
+    return a->known && a->gpu == 0;
+}
+
+/* Where the GPU that was chosen cannot run the model, or has failed, what is predicted is the CPU's. */
+static void a_gpu_that_is_left_is_predicted_no_more(void **state) {
+    (void)state;
+    const crumb_model_params params = params_for(4096, 0, CRUMB_KV_F16);
+    crumb_engine_advice *a = advise(&params), *copy;
+    const double on_gpu_ns = a->placement.sum[CRUMB_PHASE_DECODE].ns;
+    assert_true(all_on_gpu(a));
+    assert_int_equal(crumb_engine_advice_copy_to_cpu(a, "gpu0 has failed", &copy, &err), CRUMB_OK);
+    assert_true(all_on_gpu(a) && all_on_cpu(copy));
+    crumb_engine_advice_leave_gpu(a, "gpu0 cannot run this model");
+    assert_true(all_on_cpu(a));
+    assert_ptr_equal(strstr(a->placement.why, "gpu0 cannot run this model; prefill on cpu: "), a->placement.why);
+    const double on_cpu_ns = a->placement.sum[CRUMB_PHASE_DECODE].ns;
+    assert_true(on_cpu_ns > 2 * on_gpu_ns);
+    crumb_engine_advice_free(a); /* the copy has its own of everything */
+    assert_ptr_equal(strstr(copy->placement.why, "gpu0 has failed; prefill on cpu: "), copy->placement.why);
+    const crumb_cost_phase token = {.n_rows = 1, .n_past = 512 + 128 / 2};
+    const double ns = crumb_engine_advice_predict(copy, 0, 0, LAYERS + 1, &token);
+    assert_true(ns > 0.999 * on_cpu_ns && ns < 1.001 * on_cpu_ns);
+    crumb_engine_advice_leave_gpu(copy, "once more");
+    assert_true(all_on_cpu(copy));
+    crumb_engine_advice_free(copy);
+}
+
+/* Nothing was known before: why nothing is predicted is all there is. */
+static void without_a_profile_there_is_a_reason(void **state) {
+    (void)state;
+    crumb_model_params params = params_for(4096, 0, CRUMB_KV_F16);
+    params.profile = "none";
+    crumb_engine_advice *a = advise(&params), *copy;
+    assert_int_equal(crumb_engine_advice_copy_to_cpu(a, "gpu0 has failed", &copy, &err), CRUMB_OK);
+    assert_false(copy->known);
+    assert_string_equal(copy->note, "gpu0 has failed");
+    assert_string_equal(a->note, "--profile none");
+    crumb_engine_advice_free(copy);
+    crumb_engine_advice_free(a);
+}
+
 static void lengths_fit_the_context(void **state) {
     (void)state;
     const crumb_hparams h = {.max_position_embeddings = 2048};
@@ -125,6 +171,8 @@ int main(void) {
         cmocka_unit_test(a_smaller_cache_leaves_all_layers_on_the_card),
         cmocka_unit_test(batches_count_in_time_and_memory),
         cmocka_unit_test(a_small_cache_is_read_faster),
+        cmocka_unit_test(a_gpu_that_is_left_is_predicted_no_more),
+        cmocka_unit_test(without_a_profile_there_is_a_reason),
         cmocka_unit_test(lengths_fit_the_context),
     };
     return cmocka_run_group_tests_name("advice", tests, NULL, NULL);

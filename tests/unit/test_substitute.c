@@ -59,9 +59,27 @@ static void without_options_it_has_its_own_threads(void **state) {
     crumb_model_close(m);
 }
 
+/* As the failed one was, by the same profile. */
+static void what_it_takes_is_predicted(void **state) {
+    (void)state;
+    crumb_model_params params = crumb_model_params_default();
+    crumb_model *m, *cpu;
+    params.device = "cpu";
+    params.profile = "lnl";
+    params.explain = true;
+    assert_int_equal(crumb_model_open_embedded(&params, &m, &err), CRUMB_OK);
+    assert_true(m->advice->known);
+    assert_int_equal(crumb_engine_substitute(m, &cpu, &err), CRUMB_OK);
+    assert_true(cpu->advice->known && cpu->advice != m->advice);
+    assert_string_equal(cpu->advice->machine.name, "lnl");
+    assert_non_null(strstr(cpu->advice->placement.why, "has failed; prefill on cpu"));
+    crumb_model_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_users_options_of_the_cpu_are_kept),
+        cmocka_unit_test(what_it_takes_is_predicted),
         cmocka_unit_test(without_options_it_has_its_own_threads),
     };
     return cmocka_run_group_tests_name("substitute", tests, NULL, NULL);

@@ -29,15 +29,21 @@ static void print_units(const crumb_explanation *e) {
                          phase_names[phase], e->unit[u].ratio[phase], e->unit[u].factor[phase]);
 }
 
+static void print_lengths(const crumb_explanation *e) {
+    cli_note("explain: chosen for a prompt of %u tokens, %u at once, and %u after it, in a context of %u in %s",
+             e->placed_for.n_prompt, e->placed_for.n_batch, e->placed_for.n_generate, e->placed_for.n_ctx,
+             cli_kv_name(e->placed_for.kv_type));
+    if (e->placed_for.prefill_ns > 0)
+        cli_note("explain: as it runs, that prompt should take %.2f ms, and each token after it %.2f",
+                 e->placed_for.prefill_ns * 1e-6, e->placed_for.decode_ns * 1e-6);
+}
+
 void cli_explain(const crumb_session *s) {
     crumb_explanation e;
     crumb_engine_session_explain(s, &e);
     cli_note("explain: layers: %s", e.choice);
     cli_note("explain: %s%s", *e.profile ? "" : "nothing is predicted: ", e.why);
-    if (e.placed_for.n_prompt)
-        cli_note("explain: chosen for a prompt of %u tokens, %u at once, and %u after it, in a context of %u in %s",
-                 e.placed_for.n_prompt, e.placed_for.n_batch, e.placed_for.n_generate, e.placed_for.n_ctx,
-                 cli_kv_name(e.placed_for.kv_type));
+    if (e.placed_for.n_prompt) print_lengths(&e);
     print_phases(&e);
     if (e.prompt_rows[CRUMB_PHASE_PREFILL] + e.prompt_rows[CRUMB_PHASE_DECODE])
         cli_note("explain: %llu of the prompts' tokens were read as placed for prefill, %llu as for decoding, by the "
@@ -63,6 +69,8 @@ static void add_lengths(cJSON *o, const crumb_explanation *e) {
     json_add_u64(item, "n_ctx", e->placed_for.n_ctx);
     json_add_u64(item, "n_batch", e->placed_for.n_batch);
     json_add_text(item, "kv_cache", cli_kv_name(e->placed_for.kv_type));
+    json_add_real(item, "prefill_ms", e->placed_for.prefill_ns * 1e-6);
+    json_add_real(item, "decode_ms", e->placed_for.decode_ns * 1e-6);
 }
 
 static void add_phases(cJSON *o, const crumb_explanation *e) {
