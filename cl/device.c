@@ -18,10 +18,19 @@ static uint32_t matrix_sub_group(const crumb_cl_facts *f) {
     return 0;
 }
 
+/* Kernels for sub-groups of 16 load by 2D blocks; without them those of bytes serve, which load otherwise. */
+static bool lacks_blocks(const crumb_cl_facts *f) {
+    return matrix_sub_group(f) == 16 && !f->has_2d_blocks;
+}
+
 /* The rung that a device's kernels stand on when none is named, by what the device says of itself. Whether they compute
  * rightly the engine finds out (crumb_device_info.kernels), and goes down from there. */
 static crumb_cl_rung rung_of(const crumb_cl_facts *f, char *why, size_t size) {
     const uint32_t sub_group = matrix_sub_group(f);
+    if (lacks_blocks(f)) {
+        snprintf(why, size, "it has matrix instructions for sub-groups of 16, but no 2D block loads");
+        return CRUMB_CL_DPAS_I8;
+    }
     if (sub_group)
         snprintf(why, size, "it has matrix instructions for sub-groups of %u", sub_group);
     else
@@ -54,6 +63,7 @@ size_t crumb_cl_device_list(crumb_device_listing *out, size_t capacity, char *no
         crumb_cl_describe(&found->device[i], i, &out[i]);
         crumb_cl_rung rung = rung_of(&found->device[i], out[i].reason, sizeof out[i].reason);
         snprintf(out[i].target, sizeof out[i].target, "%s", crumb_cl_rung_name(rung));
+        crumb_cl_kernels_id(&(crumb_device){.facts = found->device[i]}, out[i].kernels, sizeof out[i].kernels);
     }
     free(found);
     return n;
@@ -96,7 +106,8 @@ crumb_cl_target crumb_cl_device_most(const crumb_device *d) {
                              .sub_group = matrix_sub_group(&d->facts),
                              .local_bytes = d->facts.local_bytes,
                              .max_work_group = (uint32_t)d->facts.max_work_group,
-                             .xe_cores = (uint32_t)d->facts.xe_cores};
+                             .xe_cores = (uint32_t)d->facts.xe_cores,
+                             .no_blocks = lacks_blocks(&d->facts)};
 }
 
 /* What a target may add to its rung. */

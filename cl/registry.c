@@ -139,6 +139,7 @@ bool crumb_cl_linear_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *
     if (kernel->local_size > target->max_work_group || padded_k(w) > 1u << 16) return false;
     uint32_t x_group = x_group_option(use);
     if (x_group && (padded_k(w) % x_group || (group_option(w) && w->group % x_group))) return false;
+    if (target->no_blocks && kernel->form != CRUMB_CL_PLAIN && kernel->sub_group == 16) return false;
     if (kernel->form == CRUMB_CL_PLAIN && !plain_fits(kernel, use)) return false;
     if (kernel->form == CRUMB_CL_GEMV && !gemv_fits(kernel, use)) return false;
     if (kernel->form == CRUMB_CL_GEMM && !gemm_fits(kernel, use)) return false;
@@ -245,7 +246,8 @@ static bool attention_fits(const crumb_cl_kernel *kernel, const crumb_cl_heads *
     if (kernel->rung > target->rung || kernel->bf16 != target->bf16) return false;
     return !kernel->sub_group ||
            (!(target->exact && h->kv == CRUMB_KV_F16) && kernel->sub_group == target->sub_group &&
-            h->kv == kernel->kv && h->head_dim % (h->kv == CRUMB_KV_Q8 ? 32 : 16) == 0 && h->head_dim >= 32 &&
+            !(target->no_blocks && kernel->sub_group == 16) && h->kv == kernel->kv &&
+            h->head_dim % (h->kv == CRUMB_KV_Q8 ? 32 : 16) == 0 && h->head_dim >= 32 &&
             h->head_dim <= 16u * kernel->sub_group && h->n_head / h->n_head_kv <= most_queries(kernel) &&
             kernel->local_size <= target->max_work_group &&
             matrix_local_bytes(kernel, h->head_dim) <= target->local_bytes);

@@ -93,6 +93,7 @@ typedef struct crumb_cl_target {
     uint32_t xe_cores; /* 0: unknown */
     bool bf16;         /* values between ops are bf16: asked for */
     bool exact;        /* 16-bit floats are added up in the CPU's order, so not on matrix instructions: asked for */
+    bool no_blocks;    /* sub-groups of 16 have no 2D block loads */
 } crumb_cl_target;
 
 /* How a linear layer with weights in tiles is called. */

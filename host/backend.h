@@ -177,6 +177,7 @@ typedef struct crumb_device_listing {
     char unusable[320]; /* why it cannot be opened and what to do about it; empty: it can */
     char features[256]; /* what it has, for people: "sub-groups 8 16 32, f16, dot products" */
     char advice[320];   /* what would make more of it: settings, newer drivers; empty: nothing to say */
+    char kernels[64];   /* crumb_device_info's, once it is open */
     crumb_device_kind kind;
     bool intel;       /* made by Intel: `auto` takes a GPU only if it is */
     uint32_t n_units; /* 0: unknown */

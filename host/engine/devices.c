@@ -26,6 +26,8 @@ static void add_devices(crumb_engine_devices *all, const crumb_backend *backend,
         *d = (crumb_engine_device){
             .backend = backend, .backend_name = crumb_engine_backend_name(backend->name), .listing = found[i]};
         memcpy(d->name, found[i].name, sizeof d->name);
+        if (*found[i].kernels)
+            crumb_engine_recall_target(backend->name, found[i].detail, found[i].kernels, &d->lowered);
     }
 }
 

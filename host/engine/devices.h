@@ -15,11 +15,17 @@
 
 enum { CRUMB_ENGINE_MAX_DEVICES = 32, CRUMB_ENGINE_MAX_BACKENDS = 4 };
 
+/* The target below those that have computed wrongly on a device in an earlier run, and what the last of them did. */
+typedef struct crumb_engine_lowered {
+    char target[32], why[640]; /* no target: all is well, or nothing is known */
+} crumb_engine_lowered;
+
 typedef struct crumb_engine_device {
     const crumb_backend *backend;
     const char *backend_name; /* "Level Zero", "OpenCL", "the CPU" */
     char name[16];            /* what users call it; the listing's name is the backend's own */
     crumb_device_listing listing;
+    crumb_engine_lowered lowered;
 } crumb_engine_device;
 
 typedef struct crumb_engine_devices {
@@ -28,6 +34,12 @@ typedef struct crumb_engine_devices {
     char note[512]; /* why there is no GPU, or what could not be looked at, and what to do; empty: nothing to say */
     char notes[CRUMB_ENGINE_MAX_BACKENDS][512]; /* the same of each backend that is a module */
 } crumb_engine_devices;
+
+/* In a file of the user's cache, by backend, and the device's detail and kernels; false: nothing is known. */
+bool crumb_engine_recall_target(const char *backend, const char *detail, const char *kernels,
+                                crumb_engine_lowered *out);
+void crumb_engine_remember_target(const char *backend, const char *detail, const char *kernels,
+                                  const crumb_engine_lowered *found);
 
 /* Everything, also what cannot be used. */
 void crumb_engine_devices_find(crumb_engine_devices *out);

@@ -45,13 +45,16 @@ static crumb_status open_target(crumb_model *m, const crumb_model_params *params
 /* `target` NULL: the best, unless an earlier run has found out that it computes wrongly here. */
 static crumb_status open_device(crumb_model *m, const crumb_model_params *params, const char *target,
                                 crumb_error *err) {
-    char known[32];
+    crumb_engine_lowered known;
     open_tuning(m, params->tuning);
     CRUMB_TRY(open_target(m, params, target, err));
-    if (target || !*m->units[0].info.lower_target || !crumb_engine_recall_target(m, known)) return CRUMB_OK;
+    const crumb_engine_unit *u = &m->units[0];
+    if (target || !*u->info.lower_target ||
+        !crumb_engine_recall_target(u->backend->name, u->info.detail, u->info.kernels, &known))
+        return CRUMB_OK;
     m->units[0].backend->device.close(m->units[0].device);
     m->units[0].device = NULL;
-    return open_target(m, params, known, err);
+    return open_target(m, params, known.target, err);
 }
 
 /* The kernels that someone has chosen: NULL where the backend chooses. */
@@ -88,6 +91,14 @@ typedef struct opening {
     crumb_engine_choice choice;
     crumb_engine_advice *advice; /* the model's, once it is open */
 } opening;
+
+static void remember_lower(const crumb_model *m, const char *lower, const char *why) {
+    const crumb_engine_unit *u = &m->units[0];
+    crumb_engine_lowered found;
+    snprintf(found.target, sizeof found.target, "%.31s", lower);
+    snprintf(found.why, sizeof found.why, "%.620s", why);
+    crumb_engine_remember_target(u->backend->name, u->info.detail, u->info.kernels, &found);
+}
 
 /* What an attempt has found out. */
 typedef struct finding {
@@ -141,12 +152,12 @@ static crumb_status open_on(const opening *o, crumb_model **out, crumb_error *er
     char target[32] = "";
     const char *named = named_target(params);
     bool is_kernels = params->verify != CRUMB_VERIFY_NEVER;
-    for (;;) {
-        crumb_error reason = {0};
+    crumb_error why = {0}, reason = {0}; /* of the last attempt that failed, and of this one */
+    for (;; why = reason) {
         finding found;
         crumb_status status = open_with(o, *target ? target : named, out, &found, &reason);
         if (status == CRUMB_OK) {
-            if (*target && is_kernels) crumb_engine_remember_target(*out, target);
+            if (*target && is_kernels) remember_lower(*out, target, why.message);
             return CRUMB_OK;
         }
         if (named || !*found.lower) {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_SIZE = 512, MAX_FILE = 1024 };
+enum { KEY_SIZE = 512, MAX_FILE = 2048 };
 
 static uint64_t hash_u32(uint64_t hash, uint32_t value) {
     return crumb_hash(hash, &value, sizeof value);
@@ -42,9 +42,8 @@ static void model_key(const crumb_model *m, char key[KEY_SIZE]) {
              d->kernels, d->target, hash_network(&m->net));
 }
 
-static void device_key(const crumb_model *m, char key[KEY_SIZE]) {
-    const crumb_device_info *d = &m->units[0].info;
-    snprintf(key, KEY_SIZE, "crumb-target 1\n%s\n%s\n%s\n", m->units[0].backend->name, d->detail, d->kernels);
+static void device_key(const char *backend, const char *detail, const char *kernels, char key[KEY_SIZE]) {
+    snprintf(key, KEY_SIZE, "crumb-target 2\n%s\n%s\n%s\n", backend, detail, kernels);
 }
 
 static bool file_of(const char *key, char *path, size_t size) {
@@ -67,7 +66,7 @@ static bool recall(const char *key, char *out, size_t size) {
 
 /* Where nothing can be kept, the next run finds out again. */
 static void remember(const char *key, const char *content) {
-    char path[1024], text[KEY_SIZE + 64];
+    char path[1024], text[MAX_FILE];
     if (!file_of(key, path, sizeof path)) return;
     snprintf(text, sizeof text, "%s%s", key, content);
     crumb_cache_write(path, text, strlen(text), NULL);
@@ -85,14 +84,26 @@ void crumb_engine_remember_verified(const crumb_model *m) {
     remember(key, "right");
 }
 
-bool crumb_engine_recall_target(const crumb_model *m, char out[32]) {
-    char key[KEY_SIZE];
-    device_key(m, key);
-    return recall(key, out, 32) && *out;
+/* A line with the target, then what was wrong. */
+bool crumb_engine_recall_target(const char *backend, const char *detail, const char *kernels,
+                                crumb_engine_lowered *out) {
+    char key[KEY_SIZE], content[sizeof *out];
+    *out = (crumb_engine_lowered){0};
+    device_key(backend, detail, kernels, key);
+    if (!recall(key, content, sizeof content)) return false;
+    const size_t n = strcspn(content, "\n");
+    if (n == 0 || n >= sizeof out->target || !content[n]) return false;
+    memcpy(out->target, content, n);
+    snprintf(out->why, sizeof out->why, "%s", content + n + 1);
+    for (char *c = out->why; *c; c++)
+        if ((unsigned char)*c < ' ') *c = ' '; /* a driver's words may be among them */
+    return true;
 }
 
-void crumb_engine_remember_target(const crumb_model *m, const char *target) {
-    char key[KEY_SIZE];
-    device_key(m, key);
-    remember(key, target);
+void crumb_engine_remember_target(const char *backend, const char *detail, const char *kernels,
+                                  const crumb_engine_lowered *found) {
+    char key[KEY_SIZE], content[sizeof *found];
+    device_key(backend, detail, kernels, key);
+    snprintf(content, sizeof content, "%s\n%.*s", found->target, (int)sizeof found->why - 8, found->why);
+    remember(key, content);
 }

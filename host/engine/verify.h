@@ -13,9 +13,5 @@ crumb_status crumb_engine_verify(crumb_model *m, crumb_error *err);
  * and shapes of its ops, since these decide which kernels run. */
 bool crumb_engine_is_verified(const crumb_model *m);
 void crumb_engine_remember_verified(const crumb_model *m);
-/* The target below those that have computed wrongly on this device, or were refused by its compiler; false: none has.
- * To be remembered once its own kernels have been checked. */
-bool crumb_engine_recall_target(const crumb_model *m, char out[32]);
-void crumb_engine_remember_target(const crumb_model *m, const char *target);
 
 #endif

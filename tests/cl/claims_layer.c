@@ -1,5 +1,6 @@
 /* An OpenCL layer (the loader's OPENCL_LAYERS) that makes every device claim what it is not: a real driver beneath,
- * which computes, and a lie about what it knows. CRUMB_CLAIM=matrix: matrix instructions for sub-groups of 16; gpu: to
+ * which computes, and a lie about what it knows. CRUMB_CLAIM=matrix: matrix instructions for sub-groups of 16 and 2D
+ * block loads; dpas: the former alone; gpu: to
  * be an integrated GPU; card: one with memory of its own; small: a card with 1 GiB, of which it allocates a quarter at
  * once. */
 #define CL_TARGET_OPENCL_VERSION 300
@@ -13,8 +14,10 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { SUB_GROUP_SIZES = 0x4108 }; /* CL_DEVICE_SUB_GROUP_SIZES_INTEL */
-static const char claim[] = " cl_intel_subgroup_matrix_multiply_accumulate";
+static const char claim[] = " cl_intel_subgroup_matrix_multiply_accumulate",
+                  blocks[] = " cl_intel_subgroup_2d_block_io";
 
+static const char *claim_of = "matrix";
 static struct _cl_icd_dispatch own;
 static const struct _cl_icd_dispatch *below;
 
@@ -51,10 +54,11 @@ static cl_int CL_API_CALL matrix_info(cl_device_id id, cl_device_info name, size
     if (name == SUB_GROUP_SIZES) return give(sizes, sizeof sizes, size, out, n_out);
     if (name != CL_DEVICE_EXTENSIONS) return below->clGetDeviceInfo(id, name, size, out, n_out);
     cl_int code = below->clGetDeviceInfo(id, name, 0, NULL, &n);
-    char *list = code == CL_SUCCESS ? calloc(1, n + sizeof claim) : NULL;
+    char *list = code == CL_SUCCESS ? calloc(1, n + sizeof claim + sizeof blocks) : NULL;
     if (!list) return code == CL_SUCCESS ? CL_OUT_OF_HOST_MEMORY : code;
     code = below->clGetDeviceInfo(id, name, n, list, NULL);
     strcat(list, claim);
+    if (strcmp(claim_of, "dpas") != 0) strcat(list, blocks);
     if (code == CL_SUCCESS) code = give(list, strlen(list) + 1, size, out, n_out);
     free(list);
     return code;
@@ -70,12 +74,13 @@ EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n_entries, const struct _cl_icd_di
                                       const struct _cl_icd_dispatch **out) {
     const size_t most = sizeof own / sizeof own.clGetPlatformIDs, n = n_entries < most ? n_entries : most;
     if (!target || !n_own || !out) return CL_INVALID_VALUE;
-    const char *set = getenv("CRUMB_CLAIM"), *claim_of = set ? set : "matrix";
+    const char *set = getenv("CRUMB_CLAIM");
+    if (set) claim_of = set;
     below = target;
     memcpy(&own, target, n * sizeof own.clGetPlatformIDs);
-    own.clGetDeviceInfo = strcmp(claim_of, "small") == 0    ? small_info
-                          : strcmp(claim_of, "matrix") == 0 ? matrix_info
-                                                            : gpu_info;
+    own.clGetDeviceInfo = strcmp(claim_of, "small") == 0                                     ? small_info
+                          : strcmp(claim_of, "matrix") == 0 || strcmp(claim_of, "dpas") == 0 ? matrix_info
+                                                                                             : gpu_info;
     *n_own = (cl_uint)n;
     *out = &own;
     return CL_SUCCESS;

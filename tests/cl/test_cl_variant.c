@@ -105,7 +105,7 @@ static void gemm_splits_columns_or_rows(void **state) {
 
 /* Scales of 16, as K-quants have them. */
 static const char *selected_of_16(uint8_t bits, uint32_t sub_group, uint32_t n) {
-    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 128 << 10, 1024, 0, false, false};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 128 << 10, 1024, 0, false, false, false};
     const crumb_matrix w = {.bits = bits, .mul = 1, .m = 4096, .k = 4096, .group = 16, .super_group = 256};
     const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_GROUP, .act_group = 16, .n_parts = 1, .x = 8};
     return crumb_cl_linear_select(&use, n, &target)->name;
@@ -114,7 +114,7 @@ static const char *selected_of_16(uint8_t bits, uint32_t sub_group, uint32_t n) 
 static const char *selected(uint32_t sub_group, uint32_t xe_cores, uint32_t m, uint32_t n) {
     const crumb_matrix w = {.bits = 2, .mul = 1, .m = m, .k = 2560, .group = 2560};
     const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 8};
-    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 64 << 10, 1024, xe_cores, false, false};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 64 << 10, 1024, xe_cores, false, false, false};
     return crumb_cl_linear_select(&use, n, &target)->name;
 }
 
@@ -156,7 +156,7 @@ static void values_in_bf16_take_their_rows(void **state) {
     const crumb_cl_kernel *rows = crumb_cl_kernels(&n);
     const crumb_matrix w = {.bits = 2, .mul = 1, .m = 6912, .k = 2560, .group = 2560};
     const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 32, .f32_results = true};
-    crumb_cl_target target = {CRUMB_CL_DPAS, 16, 64 << 10, 1024, 20, false, false};
+    crumb_cl_target target = {CRUMB_CL_DPAS, 16, 64 << 10, 1024, 20, false, false, false};
     char options[CRUMB_CL_OPTIONS_MAX];
     for (size_t i = 0; i < n; i++) n_bf16 += rows[i].bf16;
     assert_int_equal(n, 2 * n_bf16 + 1);
@@ -170,6 +170,25 @@ static void values_in_bf16_take_their_rows(void **state) {
     assert_string_equal(crumb_cl_kernel_of(CRUMB_CL_GATED, true)->name, "gated_bf16");
     assert_string_equal(crumb_cl_kernel_of(CRUMB_CL_TOP, true)->name, "top");
     assert_string_equal(crumb_cl_floats_select(1, true)->name, "linear_dense_bf16");
+}
+
+/* Sub-groups of 16 without 2D block loads: the kernels that load so are left out, of linear layers and of attention. */
+static void block_loads_are_needed(void **state) {
+    (void)state;
+    const crumb_matrix w = {.bits = 2, .mul = 1, .m = 6912, .k = 2560, .group = 2560};
+    const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 8};
+    const crumb_cl_heads heads = {.kv = CRUMB_KV_F16, .head_dim = 128, .n_head = 32, .n_head_kv = 8};
+    crumb_cl_target target = {CRUMB_CL_DPAS, 16, 64 << 10, 1024, 20, false, false, false};
+    assert_int_equal(crumb_cl_linear_select(&use, 64, &target)->form, CRUMB_CL_GEMM);
+    assert_int_equal(crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &heads, &target)->sub_group, 16);
+    target.no_blocks = true;
+    for (uint32_t n = 1; n <= 64; n *= 8) {
+        assert_int_equal(crumb_cl_linear_select(&use, n, &target)->form, CRUMB_CL_PLAIN);
+        assert_int_equal(crumb_cl_linear_select(&use, n, &target)->rung, CRUMB_CL_DPAS_I8);
+    }
+    assert_int_equal(crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &heads, &target)->sub_group, 0);
+    target.sub_group = 8; /* whose loads are plain in any case */
+    assert_int_equal(crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &heads, &target)->sub_group, 8);
 }
 
 /* Each code of a few rows has a place of its own. */
@@ -201,6 +220,7 @@ int main(void) {
         cmocka_unit_test(small_matrices_split_k),
         cmocka_unit_test(codes_of_16_gib_are_counted_rightly),
         cmocka_unit_test(values_in_bf16_take_their_rows),
+        cmocka_unit_test(block_loads_are_needed),
         cmocka_unit_test(activations_have_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 """A driver that claims what it does not have: a real one (tests/xe/on_runtime.py) under a layer that adds matrix
 instructions to its extensions (claims_layer.c). crumb goes down its ladder of kernels until they build and compute
 rightly, says so once, and remembers. Needs a loader with layers: the system's, in the place of the runtime's own."""
+import json
 import os
 import subprocess
 import tempfile
@@ -21,7 +22,13 @@ class Claims(unittest.TestCase):
         return subprocess.run([COMMAND, "run", *arguments, "-n", "8", "--temp", "0"], env=self.environment,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
 
+    def devices(self, *arguments):
+        return subprocess.run([COMMAND, "devices", *arguments], env=self.environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, text=True, timeout=60, check=True).stdout
+
     def test_the_ladder_is_walked_once(self):
+        self.assertRegex(self.devices(), r"kernels dpas: it has matrix instructions for sub-groups of 16;")
+        self.assertNotIn("lowered", self.devices())
         first, again = self.crumb("--device", "gpu0"), self.crumb("--device", "gpu0")
         self.assertEqual(first.returncode, 0, first.stderr)
         for rung in ("dpas+exact", "dpas-i8"):
@@ -34,6 +41,16 @@ class Claims(unittest.TestCase):
         self.assertRegex(again.stderr, r"device gpu0 .*, kernels dp4a")
         self.assertEqual(first.stdout, self.crumb("--device", "cpu").stdout)
         self.assertEqual(first.stdout, again.stdout)
+        self.assertRegex(self.devices(), r"kernels dpas: .*\n  lowered to cl:dp4a by an earlier run: .*gpu0 .*matrix_mad_k32")
+        gpu = next(d for d in json.loads(self.devices("--json"))["devices"] if d["name"] == "gpu0")
+        self.assertEqual((gpu["target"], gpu["lowered_target"]), ("dpas", "cl:dp4a"))
+        self.assertIn("matrix_mad_k32", gpu["lowered_reason"])
+
+    def test_no_block_loads(self):
+        """Matrix instructions in sub-groups of 16 without 2D block loads: only kernels that do without are tried."""
+        self.environment["CRUMB_CLAIM"] = "dpas"
+        self.assertIn("kernels dpas-i8: it has matrix instructions for sub-groups of 16, but no 2D block loads", self.devices())
+        self.assertNotIn("2d blocks", self.devices())
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ static void print_variant(const crumb_cl_kernel *kernel, size_t layer) {
                             .codebook = kernel->codebook ? entries : NULL};
     const crumb_cl_linear use = {
         .w = &w, .act = layers[layer].act, .act_group = layers[layer].act_group, .n_parts = 1, .x = layers[layer].x};
-    const crumb_cl_target target = {kernel->rung, kernel->sub_group, 128u << 10, 1024, 0, kernel->bf16, false};
+    const crumb_cl_target target = {kernel->rung, kernel->sub_group, 128u << 10, 1024, 0, kernel->bf16, false, false};
     if (kernel->bf16 && layers[layer].x == 8) return;
     if (!crumb_cl_linear_fits(kernel, &use, &target)) return;
     crumb_cl_linear_options(kernel, &use, options);
@@ -62,7 +62,8 @@ static void print_attention(const crumb_cl_kernel *kernel) {
                                          {CRUMB_KV_Q8, 96, 28, 4},   {CRUMB_KV_Q8, 256, 8, 4}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         char options[CRUMB_CL_OPTIONS_MAX];
-        const crumb_cl_target target = {kernel->rung, kernel->sub_group, 64u << 10, 1024, 0, kernel->bf16, false};
+        const crumb_cl_target target = {kernel->rung, kernel->sub_group, 64u << 10, 1024, 0, kernel->bf16, false,
+                                        false};
         if (crumb_cl_attention_select(kernel->op, &all[i], &target) != kernel ||
             (!kernel->sub_group && all[i].head_dim != 128))
             continue;

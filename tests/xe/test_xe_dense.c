@@ -108,7 +108,7 @@ static const crumb_cl_kernel *compare_kernels(const layer *c, uint32_t sub_group
     size_t n;
     const crumb_cl_kernel *kernels = crumb_cl_kernels(&n), *of_first = NULL;
     const crumb_matrix w = {.type = c->type, .m = M, .k = c->k};
-    const crumb_cl_target target = {CRUMB_CL_DPAS_I8, sub_group, device.local_bytes, 1024, 0, false, false};
+    const crumb_cl_target target = {CRUMB_CL_DPAS_I8, sub_group, device.local_bytes, 1024, 0, false, false, false};
     for (size_t i = 0; i < n; i++) {
         if (!crumb_cl_dense_fits(&kernels[i], &w, &target)) continue;
         run(c, &kernels[i], out_scale, y);
@@ -192,7 +192,8 @@ static void kernels_are_near_clblast(void **state) {
         multiply_by_clblast(&c, sgemm, want);
         for (uint32_t sub_group = 8; sub_group <= 16; sub_group *= 2) {
             const crumb_matrix w = {.type = c.type, .m = M, .k = c.k};
-            const crumb_cl_target target = {CRUMB_CL_DPAS_I8, sub_group, device.local_bytes, 1024, 0, false, false};
+            const crumb_cl_target target = {
+                CRUMB_CL_DPAS_I8, sub_group, device.local_bytes, 1024, 0, false, false, false};
             for (size_t k = 0; k < n_kernels; k++) {
                 if (!crumb_cl_dense_fits(&kernels[k], &w, &target)) continue;
                 run(&c, &kernels[k], 1, y);
@@ -208,8 +209,8 @@ static void kernels_are_near_clblast(void **state) {
 /* Each number of rows has a kernel, and only where the instructions and the layout fit. */
 static void selection_follows_its_rule(void **state) {
     (void)state;
-    const crumb_cl_target target = {CRUMB_CL_DPAS, 16, 64 << 10, 1024, 0, false, false},
-                          no_matrix = {CRUMB_CL_DP4A, 0, 64 << 10, 1024, 0, false, false};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 16, 64 << 10, 1024, 0, false, false, false},
+                          no_matrix = {CRUMB_CL_DP4A, 0, 64 << 10, 1024, 0, false, false, false};
     crumb_matrix w = {.type = CRUMB_TYPE_F16, .m = 100, .k = 96};
     uint32_t rows[] = {1, 2, 3, 8, 9, 512}, tokens[] = {1, 2, 4, 8, 64, 64};
     for (int i = 0; i < 6; i++) assert_int_equal(crumb_cl_dense_select(&w, rows[i], &target)->tokens, tokens[i]);

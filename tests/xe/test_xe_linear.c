@@ -290,7 +290,7 @@ static void check_part(const layer *c, uint32_t part, const float *y, const floa
 static bool compare(const crumb_cl_kernel *kernel, uint32_t variant) {
     layer c;
     make_layer(kernel, variant, &c);
-    crumb_cl_target target = {kernel->rung, kernel->sub_group, device.local_bytes, 1024, 0, kernel->bf16, false};
+    crumb_cl_target target = {kernel->rung, kernel->sub_group, device.local_bytes, 1024, 0, kernel->bf16, false, false};
     bool fits = crumb_cl_linear_fits(kernel, &c.use, &target);
     if (fits) {
         float *y[3], *expected = expected_of(&c);

@@ -72,6 +72,7 @@ static void print_gpu(const crumb_engine_device *d) {
     else
         cli_print("  kernels %s: %s; %s\n", l->target, l->reason,
                   by_itself ? "used by itself" : "used only when it is named (--device)");
+    if (*d->lowered.target) cli_print("  lowered to %s by an earlier run: %s\n", d->lowered.target, d->lowered.why);
     if (*l->advice) cli_print("  advice: %s\n", l->advice);
 }
 
@@ -161,6 +162,8 @@ static void add_gpus(cJSON *document, cJSON *devices) {
         json_add_text(o, "driver", l->driver);
         json_add_text(o, "target", l->target);
         json_add_text(o, "reason", l->reason);
+        json_add_text(o, "lowered_target", all->device[i].lowered.target);
+        json_add_text(o, "lowered_reason", all->device[i].lowered.why);
         json_add_text(o, "features", l->features);
         json_add_text(o, "unusable", l->unusable);
         json_add_text(o, "advice", l->advice);

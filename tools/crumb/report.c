@@ -89,6 +89,7 @@ static void put_listing(report *r, const crumb_engine_device *d) {
         l->driver, l->n_units, l->units, (double)l->memory_bytes * 1e-9, l->features);
     if (*l->unusable) put(r, "  unusable: %s\n", l->unusable);
     if (*l->target) put(r, "  kernels: %s: %s\n", l->target, l->reason);
+    if (*d->lowered.target) put(r, "  lowered to %s by an earlier run: %s\n", d->lowered.target, d->lowered.why);
     if (*l->advice) put(r, "  advice: %s\n", l->advice);
 }
 
