@@ -1,9 +1,12 @@
 /* The driver, the device, contexts. */
+#define _GNU_SOURCE /* dladdr */
 #include "driver.h"
 
 #include "tests/support/faults.h"
 
 #include <level_zero/ze_api.h>
+
+#include <time.h>
 
 struct _ze_driver_handle_t the_driver;
 struct _ze_device_handle_t the_device;
@@ -11,6 +14,24 @@ const ze_device_uuid_t the_uuid = {{'o', 'v', 'e', 'r', ' ', 'O', 'p', 'e', 'n',
 
 bool call_fails(const char *function) {
     return crumb_test_call_fails(function);
+}
+
+ze_result_t call_code(void) {
+    return (ze_result_t)crumb_test_fault_code(ZE_RESULT_ERROR_DEVICE_LOST, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+                                              ZE_RESULT_ERROR_DEVICE_LOST);
+}
+
+bool device_hangs(void) {
+    return crumb_test_device_hangs();
+}
+
+bool hangs_for(uint64_t timeout_ns) {
+    if (!device_hangs()) return false;
+    if (timeout_ns == UINT64_MAX) crumb_test_wait_for_hanging();
+    const struct timespec time = {.tv_sec = (time_t)(timeout_ns / 1000000000),
+                                  .tv_nsec = (long)(timeout_ns % 1000000000)};
+    nanosleep(&time, NULL);
+    return true;
 }
 
 void stop(const char *what) {

@@ -29,8 +29,13 @@
 
 /* At the head of a function: fails where a test wants it. */
 #define CALL()                                                                                                         \
-    if (call_fails(__func__)) return ZE_RESULT_ERROR_DEVICE_LOST
+    if (call_fails(__func__)) return call_code()
 bool call_fails(const char *function);
+ze_result_t call_code(void);
+/* Where a test wants a device that does nothing any more: whether it does so. */
+bool device_hangs(void);
+/* The same for a call that waits: it returns after so many ns; UINT64_MAX: never. */
+bool hangs_for(uint64_t timeout_ns);
 
 /* Ends the process: whoever uses this driver has done what no driver can answer. */
 _Noreturn void stop(const char *what);

@@ -72,6 +72,7 @@ static cl_int enqueue(cl_command_queue q, const command *c, cl_event *done) {
 static ze_result_t replay(cl_command_queue q, const command *commands, size_t n, cl_event *last) {
     static atomic_ullong n_launches;
     cl_int code = CL_SUCCESS;
+    if (device_hangs()) return ZE_RESULT_SUCCESS;
     for (size_t i = 0; i < n && code == CL_SUCCESS; i++) {
         const bool is_last = last && i + 1 == n;
         cl_event done = NULL;
@@ -197,6 +198,7 @@ ze_result_t ZE_APICALL zeCommandListCreateImmediate(ze_context_handle_t context,
 
 static void check_idle(const struct _ze_command_list_handle_t *list, const char *what) {
     cl_int state = CL_COMPLETE;
+    if (device_hangs()) stop(what);
     if (list->last) clGetEventInfo(list->last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
     if (state > CL_COMPLETE) stop(what);
 }
@@ -247,7 +249,8 @@ ze_result_t ZE_APICALL zeCommandListImmediateAppendCommandListsExp(ze_command_li
 
 /* A device that is lost runs nothing any more. */
 ze_result_t ZE_APICALL zeCommandListHostSynchronize(ze_command_list_handle_t list, uint64_t timeout_ns) {
-    if (!list->queue || timeout_ns != UINT64_MAX) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    if (!list->queue) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    if (hangs_for(timeout_ns)) return ZE_RESULT_NOT_READY;
     const cl_int code = clFinish(list->queue);
     CALL();
     return result_of(code);
@@ -295,7 +298,7 @@ ze_result_t ZE_APICALL zeCommandQueueExecuteCommandLists(ze_command_queue_handle
 }
 
 ze_result_t ZE_APICALL zeCommandQueueSynchronize(ze_command_queue_handle_t q, uint64_t timeout_ns) {
-    if (timeout_ns != UINT64_MAX) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    if (hangs_for(timeout_ns)) return ZE_RESULT_NOT_READY;
     const cl_int code = clFinish(q->queue);
     q->may_run = false;
     CALL();
