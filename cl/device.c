@@ -5,6 +5,7 @@
 #include "cl/program.h"
 #include "host/base/memory.h"
 #include "host/base/thread.h"
+#include "host/kernel/rendezvous.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,6 +173,7 @@ static crumb_status open_device(crumb_device *d, const crumb_device_params *para
     if (params->called) snprintf(d->name, sizeof d->name, "%s", params->called);
     snprintf(d->label, sizeof d->label, "%s (%.100s)", d->name, d->facts.name);
     CRUMB_TRY(choose_rung(d, params->target, err));
+    d->limit.ns = crumb_patience_ns(CRUMB_PATIENCE_DEFAULT_MS * (d->facts.is_cpu ? 10 : 1)); /* it has less to lose */
     return crumb_cl_driver_open(d, err);
 }
 
@@ -199,9 +201,11 @@ crumb_status crumb_cl_device_open_to_test(const crumb_device_params *params, cru
 
 void crumb_cl_device_close(crumb_device *d) {
     if (!d) return;
-    crumb_cl_programs_free(d);
-    crumb_cl_blas_close(d->blas);
-    crumb_cl_driver_close(d);
+    if (!crumb_cl_limit_is_over(&d->limit)) {
+        crumb_cl_programs_free(d);
+        crumb_cl_blas_close(d->blas);
+        crumb_cl_driver_close(d);
+    }
     free(d);
 }
 
@@ -212,11 +216,12 @@ void crumb_cl_device_get_info(const crumb_device *d, crumb_device_info *out) {
     snprintf(out->target, sizeof out->target, "%s%s%s", crumb_cl_rung_name(d->ladder.rung),
              d->ladder.exact ? "+exact" : "", d->ladder.bf16 ? "+bf16" : "");
     out->bf16 = d->ladder.bf16;
+    out->refused = d->refused;
+    out->stuck = crumb_cl_limit_is_over(&d->limit);
     crumb_cl_kernels_id(d, out->kernels, sizeof out->kernels);
     if (d->has_usm && d->facts.unified)
         out->shared_weight_bytes = d->facts.max_alloc_bytes; /* crumb_cl_buffer_create */
     crumb_cl_rung lower = d->ladder.rung;
-    out->refused = d->refused;
     bool exact = d->ladder.exact;
     if (step_down(&d->facts, &lower, &exact))
         snprintf(out->lower_target, sizeof out->lower_target, "%s:%s%s%s", crumb_cl_api_used.backend,

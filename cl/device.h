@@ -4,6 +4,7 @@
 
 #include "cl/driver.h"
 #include "cl/facts.h"
+#include "cl/limit.h"
 #include "cl/registry.h"
 #include "host/backend.h"
 
@@ -14,10 +15,11 @@ typedef struct crumb_cl_program {
 
 struct crumb_device {
     crumb_cl_facts facts;
-    char name[16];              /* "gpu0" */
-    char label[128];            /* "gpu0 (Intel(R) Arc(TM) B580 Graphics)", for messages */
-    crumb_cl_target ladder;     /* which kernels run on it */
-    crumb_cl_driver *driver;    /* the API's own part */
+    char name[16];           /* "gpu0" */
+    char label[128];         /* "gpu0 (Intel(R) Arc(TM) B580 Graphics)", for messages */
+    crumb_cl_target ladder;  /* which kernels run on it */
+    crumb_cl_driver *driver; /* the API's own part */
+    crumb_cl_limit limit;
     crumb_cl_queue queue;       /* in order */
     crumb_cl_queue profiling;   /* NULL until a plan is measured; may be `queue` */
     bool has_usm;               /* memory has addresses, also the host's that kernels use */
@@ -27,9 +29,9 @@ struct crumb_device {
     struct crumb_cl_shared *shared;
     crumb_cl_program *programs; /* built so far */
     size_t n_programs;
+    bool refused; /* its compiler has refused a program */
     int n_threads;
     crumb_tuning *tuning; /* measured choices; not owned; NULL: none */
-    bool refused; /* its compiler has refused a program */
     crumb_tuning_find_fn *find_tuning;
     crumb_log_fn log; /* NULL: none */
     void *log_user;

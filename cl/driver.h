@@ -2,6 +2,9 @@
  * declared here: OpenCL's in cl/opencl, or Level Zero's in spirv. Each is a module of its own.
  *
  * Codes are the API's own: 0 is success. Handles belong to whom they are given, until they are released.
+ *
+ * Whatever waits for the device does so for as long as d->limit says. Once that is over, what would start or wait for
+ * something fails with STUCK, and what releases memory, lists or events of the device does nothing.
  */
 #ifndef CRUMB_CL_DRIVER_H
 #define CRUMB_CL_DRIVER_H
@@ -22,7 +25,8 @@ typedef struct crumb_cl_api {
 extern const crumb_cl_api crumb_cl_api_used;
 
 typedef int crumb_cl_code;
-enum { CRUMB_CL_OK = 0 };
+/* STUCK is no driver's: the device has not answered in time (cl/limit.h). */
+enum { CRUMB_CL_OK = 0, CRUMB_CL_STUCK = 0x6fffffff };
 
 /* "CL_OUT_OF_RESOURCES"; the number where it has no name. Valid until the thread's next call. */
 const char *crumb_cl_error_name(crumb_cl_code code);
@@ -30,13 +34,13 @@ const char *crumb_cl_error_name(crumb_cl_code code);
  * where the device or the machine has too little, else DEVICE. */
 crumb_status crumb_cl_fail(crumb_error *err, const char *device, const char *what, crumb_cl_code code);
 
+/* Whether building a program failed because of its text, which the driver's compiler would refuse again. */
+bool crumb_cl_is_refusal(crumb_cl_code code);
+
 /* ---- devices --------------------------------------------------------------------------------------------------- */
 
 typedef struct crumb_device crumb_device;
 typedef struct crumb_cl_memory crumb_cl_memory;
-/* Whether building a program failed because of its text, which the driver's compiler would refuse again. */
-bool crumb_cl_is_refusal(crumb_cl_code code);
-
 typedef struct crumb_cl_driver crumb_cl_driver; /* the API's own part of a device */
 typedef void *crumb_cl_queue;                   /* in order */
 
@@ -65,8 +69,8 @@ void crumb_cl_driver_free(crumb_device *d, crumb_cl_memory *m);
 crumb_cl_code crumb_cl_driver_allocate_host(crumb_device *d, uint64_t n_bytes, uint32_t align, void **out);
 void crumb_cl_driver_free_host(crumb_device *d, void *host);
 
-/* In the order of d->queue, from or to byte `offset`. What is not `blocking` needs the host's memory as it is until the
- * queue is done with it. Blocking copies to the device may come from several threads at once. */
+/* In the order of d->queue, from or to byte `offset`. What is not `blocking`, or is STUCK, needs the host's memory as
+ * it is until the queue is done with it. Blocking copies to the device may come from several threads at once. */
 crumb_cl_code crumb_cl_driver_read(crumb_device *d, const crumb_cl_memory *m, uint64_t offset, void *to,
                                    uint64_t n_bytes, bool blocking);
 crumb_cl_code crumb_cl_driver_write(crumb_device *d, const crumb_cl_memory *m, uint64_t offset, const void *from,
@@ -107,7 +111,7 @@ crumb_cl_code crumb_cl_queue_finish(crumb_device *d, crumb_cl_queue queue);
 crumb_cl_code crumb_cl_queue_mark(crumb_device *d, crumb_cl_queue queue, crumb_cl_event *out);
 
 crumb_cl_code crumb_cl_event_query(crumb_cl_event event, bool *over);
-crumb_cl_code crumb_cl_event_wait(crumb_cl_event event);
+crumb_cl_code crumb_cl_event_wait(crumb_device *d, crumb_cl_event event);
 /* From the begin of a launch to the end of one not before it; false: the driver does not say. Not longer than the
  * device's clock counts: minutes. */
 bool crumb_cl_event_span(crumb_cl_event first, crumb_cl_event last, uint64_t *ns);

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static crumb_status layer_bytes(const crumb_kv_params *p, uint32_t head_blocks, uint64_t *out, crumb_error *err) {
     uint64_t n;
@@ -97,7 +98,6 @@ crumb_status crumb_cl_kv_create(crumb_device *d, const crumb_kv_params *params, 
 /* One copy for each layer's and head's run of pages; all are under way before any is waited for. */
 static crumb_status move_range(crumb_device *d, const crumb_kv_cache *kv, const crumb_kv_range *r, bool write,
                                char *bytes, crumb_error *err) {
-    CRUMB_TRY(crumb_kv_range_check(&kv->params, r, err));
     const uint64_t page_bytes = crumb_kv_page_bytes(kv->params.type, kv->params.head_dim);
     const uint64_t n = crumb_kv_run_bytes(&kv->params, r), first = r->position / CRUMB_KV_PAGE;
     crumb_cl_code code = CRUMB_CL_OK;
@@ -115,14 +115,33 @@ static crumb_status move_range(crumb_device *d, const crumb_kv_cache *kv, const 
     return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, d->label, "moving keys and values", code);
 }
 
+/* A device that is stuck may still read and write there. */
+static void drop_stage(const crumb_device *d, void *stage) {
+    if (!crumb_cl_limit_is_over(&d->limit)) free(stage);
+}
+
 crumb_status crumb_cl_kv_read(crumb_device *d, const crumb_kv_cache *kv, const crumb_kv_range *range, void *to,
                               crumb_error *err) {
-    return move_range(d, kv, range, false, to, err);
+    const uint64_t n_bytes = crumb_kv_range_bytes(&kv->params, range);
+    void *stage;
+    CRUMB_TRY(crumb_kv_range_check(&kv->params, range, err));
+    CRUMB_TRY(crumb_calloc(1, n_bytes, "keys and values that move", &stage, err));
+    const crumb_status status = move_range(d, kv, range, false, stage, err);
+    if (status == CRUMB_OK) memcpy(to, stage, (size_t)n_bytes);
+    drop_stage(d, stage);
+    return status;
 }
 
 crumb_status crumb_cl_kv_write(crumb_device *d, crumb_kv_cache *kv, const crumb_kv_range *range, const void *from,
                                crumb_error *err) {
-    return move_range(d, kv, range, true, (char *)(uintptr_t)from, err);
+    const uint64_t n_bytes = crumb_kv_range_bytes(&kv->params, range);
+    void *stage;
+    CRUMB_TRY(crumb_kv_range_check(&kv->params, range, err));
+    CRUMB_TRY(crumb_calloc(1, n_bytes, "keys and values that move", &stage, err));
+    memcpy(stage, from, (size_t)n_bytes);
+    const crumb_status status = move_range(d, kv, range, true, stage, err);
+    drop_stage(d, stage);
+    return status;
 }
 
 /* ---- tables of cosines and sines ----------------------------------------------------------------------------- */

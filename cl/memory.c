@@ -61,7 +61,7 @@ crumb_status crumb_cl_host_create(crumb_device *d, uint64_t n_bytes, void **out,
 }
 
 void crumb_cl_host_free(crumb_device *d, void *p) {
-    if (!p) return;
+    if (!p || crumb_cl_limit_is_over(&d->limit)) return; /* the device may still write there */
     if (d->has_usm)
         crumb_cl_driver_free_host(d, p);
     else
@@ -160,7 +160,7 @@ void crumb_cl_buffer_destroy(crumb_device *d, crumb_buffer *b) {
     if (b->shared) {
         crumb_cl_driver_free_host(d, b->host);
         d->allocated_bytes -= b->n_bytes;
-    } else {
+    } else if (!crumb_cl_limit_is_over(&d->limit)) { /* else the device may still read there */
         crumb_pages_free(b->host, b->n_bytes);
     }
     free(b);
@@ -292,6 +292,10 @@ crumb_status crumb_cl_weights_read(crumb_device *d, const void *host, uint64_t n
         memcpy(to, host, (size_t)n_bytes);
         return CRUMB_OK;
     }
-    const crumb_cl_code code = crumb_cl_driver_read(d, &memory, 0, to, n_bytes, true);
+    void *stage;
+    CRUMB_TRY(crumb_calloc(1, n_bytes, "a copy of weights", &stage, err));
+    const crumb_cl_code code = crumb_cl_driver_read(d, &memory, 0, stage, n_bytes, true);
+    if (code == CRUMB_CL_OK) memcpy(to, stage, (size_t)n_bytes);
+    if (code != CRUMB_CL_STUCK) free(stage); /* else the device may still write there */
     return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, d->label, "reading from the device", code);
 }

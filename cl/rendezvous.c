@@ -74,7 +74,8 @@ crumb_status crumb_cl_meetings_add(crumb_cl_meetings *m, size_t launch, const cr
     m->items[m->n++] = (crumb_cl_rendezvous){.launch = launch,
                                              .waits = op->kind == CRUMB_OP_WAIT,
                                              .flag = op->rendezvous.flag,
-                                             .waited = op->rendezvous.waited};
+                                             .waited = op->rendezvous.waited,
+                                             .given_up = op->rendezvous.given_up};
     return CRUMB_OK;
 }
 
@@ -102,7 +103,12 @@ static crumb_status wait_for(crumb_cl_meetings *m, crumb_device *d, const crumb_
         const crumb_cl_code code = raise_flags(m, d, number);
         if (code != CRUMB_CL_OK) return crumb_cl_fail(err, d->label, "running a plan", code);
         if (!idle_since && m->raised == m->next) idle_since = crumb_now_ns();
-        if (!crumb_patience_wait(&patience)) return crumb_patience_fail(d->label, err);
+        if (!crumb_patience_wait(&patience, r->given_up)) {
+            /* It may be this device whose signal the other has waited for in vain, and which must not be waited for. */
+            if (m->raised < m->next) crumb_cl_limit_end(&d->limit);
+            return m->raised < m->next ? crumb_cl_fail(err, d->label, "running a plan", CRUMB_CL_STUCK)
+                                       : crumb_patience_fail(d->label, err);
+        }
     }
     if (r->waited && idle_since) *r->waited += crumb_now_ns() - idle_since;
     return CRUMB_OK;
@@ -128,7 +134,7 @@ crumb_status crumb_cl_meetings_end(crumb_cl_meetings *m, crumb_device *d, uint32
     for (; m->raised < m->next; m->raised++) { /* the last are waited for, which costs no attention */
         crumb_cl_rendezvous *r = &m->items[m->raised];
         if (r->waits) continue;
-        const crumb_cl_code code = crumb_cl_event_wait(r->done);
+        const crumb_cl_code code = crumb_cl_event_wait(d, r->done);
         if (code != CRUMB_CL_OK) return crumb_cl_fail(err, d->label, "running a plan", code);
         crumb_cl_event_release(d, r->done);
         r->done = NULL;

@@ -18,7 +18,8 @@ typedef struct crumb_cl_rendezvous {
     size_t launch; /* it comes before this one */
     bool waits;    /* else it signals */
     uint32_t *flag;
-    uint64_t *waited;    /* NULL: nobody asks */
+    uint64_t *waited; /* NULL: nobody asks */
+    const uint32_t *given_up;
     crumb_cl_event done; /* of a signal under way: what it waits for */
 } crumb_cl_rendezvous;
 

@@ -248,9 +248,10 @@ static void free_memories(crumb_plan *p) {
 void crumb_cl_plan_destroy(crumb_plan *p) {
     if (!p) return;
     crumb_device *d = p->device;
+    const bool is_stuck = d && crumb_cl_limit_is_over(&d->limit);
     crumb_cl_commands_free(d, &p->commands);
     crumb_cl_meetings_free(&p->meetings, d);
-    for (size_t i = 0; i < p->n_launches; i++)
+    for (size_t i = 0; i < p->n_launches && !is_stuck; i++)
         if (p->launches[i].call) crumb_cl_call_release(p->launches[i].call);
     if (d) {
         free_memories(p);
@@ -262,6 +263,6 @@ void crumb_cl_plan_destroy(crumb_plan *p) {
     free(p->launches);
     free(p->next_position);
     free(p->events);
-    free(p->other);
+    if (!is_stuck) free(p->other); /* else the device may still write there */
     free(p);
 }

@@ -198,7 +198,8 @@ static void wait_for_signal(crumb_plan *p, const crumb_step *s, uint32_t item, c
     (void)walker;
     if (p->stalled || crumb_flag_is_raised(flag, p->number)) return;
     const uint64_t begin = crumb_now_ns();
-    while (!p->stalled && !crumb_flag_is_raised(flag, p->number)) p->stalled = !crumb_patience_wait(&patience);
+    while (!p->stalled && !crumb_flag_is_raised(flag, p->number))
+        p->stalled = !crumb_patience_wait(&patience, s->op.rendezvous.given_up);
     if (s->op.rendezvous.waited) *s->op.rendezvous.waited += crumb_now_ns() - begin;
 }
 

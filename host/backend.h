@@ -136,6 +136,7 @@ typedef struct crumb_op {
             uint32_t *flag;   /* memory of the host, accessed by threads of it with acquire/release */
             uint64_t *waited; /* WAIT: the ns that the device had nothing to do are added, by the thread that waits,
                                * before the replay returns; NULL: nobody asks */
+            const uint32_t *given_up; /* WAIT: not 0 once the flag will never be raised; atomic. NULL: nobody says so */
         } rendezvous;
     };
 } crumb_op;
@@ -213,6 +214,7 @@ typedef struct crumb_device_info {
                             * part of the library, and its tests have proven them */
     bool bf16;             /* values between ops are bf16: results are near the CPU's, and not the same */
     char lower_target[32]; /* the target to open it with when these kernels compute wrongly; empty: there is none */
+    bool stuck;   /* it has not answered in time: nothing more is asked of it, and what it has is not given back */
     bool refused; /* since it was opened, its compiler has refused one of these kernels: it would so the next time */
 } crumb_device_info;
 

@@ -85,7 +85,9 @@ typedef struct crumb_model_params {
     size_t struct_size;
     const char *device; /* "auto": what is predicted to be fastest, where the machine has been measured (`profile`);
                          * else an Intel GPU that can run the model, or the CPU; "cpu", "gpu0" (as `crumb devices` lists
-                         * them), "cpu+gpu0"; NULL: CRUMB_DEVICE from the environment, else "auto" */
+                         * them), "cpu+gpu0"; NULL: CRUMB_DEVICE from the environment, else "auto". A GPU that fails
+                         * while text is made, or does not answer for CRUMB_PATIENCE_MS (of the environment, 120000;
+                         * 0: for ever), has its place taken by the CPU */
     const char *target; /* kernel tier such as "cpu:avx2"; NULL: CRUMB_TARGET from the environment, else the best */
     int n_threads;      /* most threads any session of this model will use; 0: one per physical core */
     crumb_progress_fn progress;

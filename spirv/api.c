@@ -56,6 +56,11 @@ bool crumb_cl_is_refusal(crumb_cl_code code) {
 }
 
 crumb_status crumb_cl_fail(crumb_error *err, const char *device, const char *what, crumb_cl_code code) {
+    if (code == CRUMB_CL_STUCK)
+        return crumb_fail(err, CRUMB_ERR_DEVICE,
+                          "%s: %s failed: the device does not answer (CRUMB_PATIENCE_MS says how long it may take); "
+                          "--device cpu runs without it",
+                          device, what);
     switch ((ze_result_t)code) {
     case ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY:
     case ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY:

@@ -35,6 +35,7 @@ static bool find_id(crumb_cl_driver *o, const crumb_cl_facts *f) {
 bool crumb_cl_driver_find(crumb_device *d) {
     if (!d->driver) d->driver = calloc(1, sizeof *d->driver);
     if (!d->driver) return false;
+    d->driver->limit = &d->limit;
     d->driver->z = crumb_ze_load(NULL);
     return d->driver->z && find_id(d->driver, &d->facts);
 }
@@ -92,7 +93,7 @@ bool crumb_cl_driver_can_measure(crumb_device *d) {
 void crumb_cl_driver_close(crumb_device *d) {
     crumb_cl_driver *o = d->driver;
     if (!o) return;
-    crumb_ze_queue_settle(o);
+    if (!crumb_ze_queue_settle(o)) return;
     crumb_ze_events_free(o);
     if (o->stage) o->z->zeMemFree(o->context, o->stage);
     crumb_ze_queue_destroy(o);

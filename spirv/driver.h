@@ -29,6 +29,7 @@ typedef struct crumb_ze_queue {
 
 struct crumb_cl_driver {
     const crumb_ze_functions *z;
+    crumb_cl_limit *limit; /* the device's */
     ze_driver_handle_t handle;
     ze_device_handle_t id;
     ze_context_handle_t context;
@@ -49,8 +50,9 @@ void crumb_ze_queue_destroy(crumb_cl_driver *o);
 ze_result_t crumb_ze_queue_open(crumb_cl_driver *o, ze_command_list_handle_t *out);
 ze_result_t crumb_ze_queue_submit(crumb_cl_driver *o);
 ze_result_t crumb_ze_queue_finish(crumb_cl_driver *o);
-/* Waits for what may run, before memory or lists go: Level Zero wants that of the caller, also after a failure. */
-void crumb_ze_queue_settle(crumb_cl_driver *o);
+/* Waits for what may run, before memory or lists go: Level Zero wants that of the caller, also after a failure. False:
+ * the device is stuck, and they must stay. */
+bool crumb_ze_queue_settle(crumb_cl_driver *o);
 void crumb_ze_events_free(crumb_cl_driver *o);
 
 #endif

@@ -9,14 +9,15 @@ enum { DEVICE_ALIGN = 256, STAGE_BYTES = 4 << 20 };
 crumb_cl_code crumb_cl_driver_allocate(crumb_device *d, crumb_cl_memory *m) {
     const crumb_cl_driver *o = d->driver;
     const ze_device_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC};
+    if (crumb_cl_limit_is_over(o->limit)) return CRUMB_CL_STUCK;
     return (crumb_cl_code)o->z->zeMemAllocDevice(o->context, &desc, (size_t)m->n_bytes, DEVICE_ALIGN, o->id, &m->usm);
 }
 
 static void release(crumb_cl_driver *o, void *p) {
     crumb_lock_take(o->lock);
-    crumb_ze_queue_settle(o);
+    const bool settled = crumb_ze_queue_settle(o);
     crumb_lock_release(o->lock);
-    o->z->zeMemFree(o->context, p);
+    if (settled) o->z->zeMemFree(o->context, p);
 }
 
 void crumb_cl_driver_free(crumb_device *d, crumb_cl_memory *m) {
@@ -26,6 +27,7 @@ void crumb_cl_driver_free(crumb_device *d, crumb_cl_memory *m) {
 crumb_cl_code crumb_cl_driver_allocate_host(crumb_device *d, uint64_t n_bytes, uint32_t align, void **out) {
     const crumb_cl_driver *o = d->driver;
     const ze_host_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
+    if (crumb_cl_limit_is_over(o->limit)) return CRUMB_CL_STUCK;
     return (crumb_cl_code)o->z->zeMemAllocHost(o->context, &desc, (size_t)n_bytes, align, out);
 }
 

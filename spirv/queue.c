@@ -42,30 +42,40 @@ void crumb_ze_queue_destroy(crumb_cl_driver *o) {
     *q = (crumb_ze_queue){0};
 }
 
+/* What a wait with a limit has come to. */
+static ze_result_t waited(const crumb_cl_driver *o, ze_result_t code) {
+    if (code != ZE_RESULT_NOT_READY) return code;
+    crumb_cl_limit_end(o->limit);
+    return (ze_result_t)CRUMB_CL_STUCK;
+}
+
 /* A plain queue promises nothing of one list to the next: there each is waited for. */
 static ze_result_t submit_list(crumb_cl_driver *o, ze_command_list_handle_t list) {
     o->queue.may_run = o->queue.immediate != NULL;
     if (o->queue.immediate) return o->z->append_lists(o->queue.immediate, 1, &list, NULL, 0, NULL);
     const ze_result_t code = o->z->zeCommandQueueExecuteCommandLists(o->queue.plain, 1, &list, NULL);
-    return code == ZE_RESULT_SUCCESS ? o->z->zeCommandQueueSynchronize(o->queue.plain, UINT64_MAX) : code;
+    return code == ZE_RESULT_SUCCESS ? waited(o, o->z->zeCommandQueueSynchronize(o->queue.plain, o->limit->ns)) : code;
 }
 
 ze_result_t crumb_ze_queue_submit(crumb_cl_driver *o) {
     ze_command_list_handle_t list = o->queue.open;
+    if (crumb_cl_limit_is_over(o->limit)) return (ze_result_t)CRUMB_CL_STUCK;
     if (!list) return ZE_RESULT_SUCCESS;
     o->queue.open = NULL;
     const ze_result_t code = o->z->zeCommandListClose(list);
     return code == ZE_RESULT_SUCCESS ? submit_list(o, list) : code;
 }
 
-/* When it fails nothing runs any more: the device is lost. */
+/* When it fails nothing runs any more, since the device is lost; but where it is stuck. */
 static ze_result_t wait_for_all(crumb_cl_driver *o) {
+    if (crumb_cl_limit_is_over(o->limit)) return (ze_result_t)CRUMB_CL_STUCK;
     o->queue.may_run = false;
-    return o->queue.immediate ? o->z->list_synchronize(o->queue.immediate, UINT64_MAX) : ZE_RESULT_SUCCESS;
+    return o->queue.immediate ? waited(o, o->z->list_synchronize(o->queue.immediate, o->limit->ns)) : ZE_RESULT_SUCCESS;
 }
 
-void crumb_ze_queue_settle(crumb_cl_driver *o) {
+bool crumb_ze_queue_settle(crumb_cl_driver *o) {
     if (o->queue.may_run) wait_for_all(o);
+    return !crumb_cl_limit_is_over(o->limit);
 }
 
 ze_result_t crumb_ze_queue_finish(crumb_cl_driver *o) {
@@ -80,6 +90,7 @@ ze_result_t crumb_ze_queue_finish(crumb_cl_driver *o) {
 
 ze_result_t crumb_ze_queue_open(crumb_cl_driver *o, ze_command_list_handle_t *out) {
     crumb_ze_queue *q = &o->queue;
+    if (crumb_cl_limit_is_over(o->limit)) return (ze_result_t)CRUMB_CL_STUCK;
     ze_result_t code = q->open && q->n_open == SUBMIT_AT ? crumb_ze_queue_submit(o) : ZE_RESULT_SUCCESS;
     if (code == ZE_RESULT_SUCCESS && !q->open) {
         if (q->n_used == CRUMB_ZE_LISTS) code = crumb_ze_queue_finish(o);
@@ -174,9 +185,11 @@ crumb_cl_code crumb_cl_event_query(crumb_cl_event event, bool *over) {
     return code == ZE_RESULT_NOT_READY ? CRUMB_CL_OK : (crumb_cl_code)code;
 }
 
-crumb_cl_code crumb_cl_event_wait(crumb_cl_event event) {
+crumb_cl_code crumb_cl_event_wait(crumb_device *d, crumb_cl_event event) {
+    const crumb_cl_driver *o = d->driver;
     const crumb_ze_event *e = event;
-    return (crumb_cl_code)e->driver->z->zeEventHostSynchronize(e->handle, UINT64_MAX);
+    if (crumb_cl_limit_is_over(o->limit)) return CRUMB_CL_STUCK;
+    return (crumb_cl_code)waited(o, o->z->zeEventHostSynchronize(e->handle, o->limit->ns));
 }
 
 /* The device's clock wraps, within minutes where it has 32 bits: what counts is the difference. */
@@ -261,8 +274,7 @@ crumb_cl_code crumb_cl_list_create(crumb_device *d, crumb_cl_list *out) {
 }
 
 void crumb_cl_list_release(crumb_device *d, crumb_cl_list list) {
-    crumb_ze_queue_settle(d->driver);
-    d->driver->z->zeCommandListDestroy(list);
+    if (crumb_ze_queue_settle(d->driver)) d->driver->z->zeCommandListDestroy(list);
 }
 
 crumb_cl_code crumb_cl_list_add(crumb_device *d, crumb_cl_list list, crumb_cl_call call, uint32_t n_dims,

@@ -58,6 +58,7 @@ crumb_status crumb_cl_driver_open(crumb_device *d, crumb_error *err) {
     crumb_cl_driver *o = d->driver;
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)o->platform, 0};
     cl_int code;
+    CRUMB_TRY(crumb_cl_waiter_create(&o->waiter, err));
     d->has_usm = !d->blas && d->facts.has_usm && find_usm(o); /* CLBlast takes cl_mem only */
     if (d->facts.has_command_buffer) find_lists(o);
     o->context = clCreateContext(properties, 1, &o->id, NULL, NULL, &code);
@@ -81,10 +82,11 @@ bool crumb_cl_driver_can_measure(crumb_device *d) {
 }
 
 void crumb_cl_driver_close(crumb_device *d) {
-    if (!d->driver) return;
+    if (!d->driver || !crumb_cl_settles(d)) return;
     if (d->profiling) clReleaseCommandQueue(d->profiling);
     if (d->queue) clReleaseCommandQueue(d->queue);
     if (d->driver->context) clReleaseContext(d->driver->context);
+    crumb_cl_waiter_destroy(d->driver->waiter);
     free(d->driver);
 }
 

@@ -3,7 +3,7 @@
 #define CRUMB_CL_OPENCL_DRIVER_H
 
 #include "cl/device.h"
-#include "cl/opencl/api.h"
+#include "cl/opencl/waiter.h"
 
 /* Functions of cl_intel_unified_shared_memory; all or none are there. */
 typedef struct crumb_cl_usm {
@@ -28,8 +28,16 @@ struct crumb_cl_driver {
     cl_platform_id platform;
     cl_device_id id;
     cl_context context;
+    crumb_cl_waiter *waiter;
+    uint32_t may_run; /* something was enqueued since d->queue was waited for; atomic */
     crumb_cl_usm usm;
     crumb_cl_lists lists;
 };
+
+/* Before something is enqueued; false: nothing may be, the device is stuck. */
+bool crumb_cl_starts(crumb_device *d);
+/* Before memory is released, for which drivers wait without a limit: waits for what runs. False: the device is stuck.
+ */
+bool crumb_cl_settles(crumb_device *d);
 
 #endif

@@ -15,7 +15,7 @@ crumb_cl_code crumb_cl_list_create(crumb_device *d, crumb_cl_list *out) {
 }
 
 void crumb_cl_list_release(crumb_device *d, crumb_cl_list list) {
-    d->driver->lists.release(list);
+    if (!crumb_cl_limit_is_over(&d->limit)) d->driver->lists.release(list);
 }
 
 crumb_cl_code crumb_cl_list_add(crumb_device *d, crumb_cl_list list, crumb_cl_call call, uint32_t n_dims,
@@ -33,5 +33,6 @@ crumb_cl_code crumb_cl_list_close(crumb_device *d, crumb_cl_list list) {
 }
 
 crumb_cl_code crumb_cl_list_run(crumb_device *d, crumb_cl_list list) {
+    if (!crumb_cl_starts(d)) return CRUMB_CL_STUCK;
     return d->driver->lists.enqueue(0, NULL, list, 0, NULL, NULL);
 }

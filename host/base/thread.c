@@ -283,6 +283,10 @@ uint64_t crumb_ticks(void) {
 void crumb_wait_u32(const uint32_t *word, uint32_t expected) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
 }
+void crumb_wait_u32_for(const uint32_t *word, uint32_t expected, uint64_t ns) {
+    const struct timespec limit = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, ns == UINT64_MAX ? NULL : &limit, NULL, 0);
+}
 void crumb_wake_all_u32(const uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }

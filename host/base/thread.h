@@ -58,6 +58,8 @@ uint64_t crumb_ticks(void);
 
 /* Sleeps while *word == expected (futex); wakes spuriously. */
 void crumb_wait_u32(const uint32_t *word, uint32_t expected);
+/* The same for at most so many ns; UINT64_MAX: for ever. */
+void crumb_wait_u32_for(const uint32_t *word, uint32_t expected, uint64_t ns);
 void crumb_wake_all_u32(const uint32_t *word);
 
 #endif

@@ -112,7 +112,7 @@ static finding find_fault(crumb_engine_unit *u, crumb_status status) {
     if (status != CRUMB_ERR_VERIFY && status != CRUMB_ERR_DEVICE) return f;
     u->backend->device.get_info(u->device, &u->info);
     f.is_kernels = f.is_kernels || u->info.refused;
-    memcpy(f.lower, u->info.lower_target, sizeof f.lower);
+    if (!u->info.stuck) memcpy(f.lower, u->info.lower_target, sizeof f.lower);
     return f;
 }
 

@@ -46,6 +46,7 @@ struct crumb_pair {
     crumb_thread *thread; /* drives the first device */
     uint32_t asked, done; /* runs; atomic, and what threads sleep on */
     uint32_t stop;
+    uint32_t given_up; /* one side of the run has failed; atomic */
     crumb_pair_stats stats;
 };
 
@@ -55,6 +56,7 @@ static void replay(crumb_pair *p, int which) {
     side *s = &p->sides[which];
     const uint64_t start = crumb_now_ns(), waited = s->waited_ns;
     s->status = s->unit->backend->plan.replay(p->now->plan[which], p->rows, p->n_rows, &s->err);
+    if (s->status != CRUMB_OK) __atomic_store_n(&p->given_up, 1, __ATOMIC_RELEASE);
     s->busy_ns += crumb_now_ns() - start - (s->waited_ns - waited);
 }
 
@@ -102,6 +104,7 @@ static crumb_status make_memory(crumb_pair *p, const crumb_share_plan *plan, pla
     CRUMB_TRY(crumb_calloc(1, flag_bytes, "the devices' flags", (void **)&of->memory.flags, err));
     CRUMB_TRY(first->backend->device.shared_create(first->device, of->memory_bytes, &memory, err));
     of->memory.values = memory;
+    of->memory.given_up = &p->given_up;
     p->stats.scratch_bytes += of->memory_bytes;
     for (int i = FIRST; i <= SECOND; i++) of->memory.waited[i] = &p->sides[i].waited_ns;
     return CRUMB_OK;
@@ -239,10 +242,11 @@ void crumb_pair_destroy(crumb_pair *p) {
 static crumb_status run_both(crumb_pair *p, crumb_error *err) {
     const uint32_t n = __atomic_load_n(&p->done, __ATOMIC_ACQUIRE);
     const side *first = &p->sides[FIRST], *second = &p->sides[SECOND];
+    __atomic_store_n(&p->given_up, 0, __ATOMIC_RELAXED);
     announce(&p->asked);
     replay(p, SECOND);
     wait_for(&p->done, n);
-    /* the CPU fails when it has waited for the other for too long, too */
+    /* the CPU fails when the other has, or when it has waited for it for too long, too */
     const side *bad = first->status != CRUMB_OK ? first : second->status != CRUMB_OK ? second : NULL;
     if (!bad) return CRUMB_OK;
     if (err) *err = bad->err;

@@ -89,7 +89,9 @@ static void exchange(maker *m, uint16_t layer) {
     add_op(m, &(crumb_op){.kind = CRUMB_OP_SIGNAL, .layer = layer, .rendezvous.flag = flags[m->device]});
     add_op(m, &(crumb_op){.kind = CRUMB_OP_WAIT,
                           .layer = layer,
-                          .rendezvous = {.flag = flags[!m->device], .waited = m->memory->waited[m->device]}});
+                          .rendezvous = {.flag = flags[!m->device],
+                                         .waited = m->memory->waited[m->device],
+                                         .given_up = m->memory->given_up}});
 }
 
 /* ---- columns --------------------------------------------------------------------------------------------------- */

@@ -35,6 +35,7 @@ enum { CRUMB_SHARE_FLAG_BYTES = 64 }; /* a device's flag of an exchange: a cache
 typedef struct crumb_share_memory {
     float *values;       /* n_floats of them, aligned to 64 bytes */
     uint32_t *flags;     /* [n_exchanges][2][16]: the first device's, then the second's, a cache line each */
+    uint32_t *given_up;  /* not 0: one device's replay has failed, and the other need not wait for it; atomic */
     uint64_t *waited[2]; /* the ns that each device waits for the other are added */
 } crumb_share_memory;
 

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -29,6 +30,7 @@ SAMPLE = 12
 SEED = next((int(a.removeprefix("--seed=")) for a in sys.argv if a.startswith("--seed=")), 20261122)
 BACKEND = "cl" if LAYER else "ze"
 KINDS = ("", "memory", "lost")  # of CRUMB_FAULT_CODE
+WITHOUT_LEAKS = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}  # there are some, on purpose
 ARGUMENTS = ["run", "--backend", BACKEND, "--device", "gpu0", "--verify", "off", "-p", "One day a small",
              "-n", "10", "--temp", "0", "--ignore-eos"]
 
@@ -109,6 +111,22 @@ class Faults(unittest.TestCase):
         self.assertGreater(ends["taken over"], 0)
         self.assertGreater(ends["error"], 0)
 
+    def check_hanging(self, n_calls, what, right, *arguments):
+        """A device that does nothing any more, in the middle of loading and of the text: it is waited for once."""
+        for n, end in ((n_calls // 10, "error"), (n_calls * 8 // 10, "taken over")):
+            begin = time.monotonic()
+            done = self.run_crumb(*arguments, CRUMB_FAULT=f"{n}:hang", CRUMB_PATIENCE_MS="1500", **WITHOUT_LEAKS)
+            took = time.monotonic() - begin
+            self.assertIn("does not answer", done.stderr, f"{what} {n}")
+            self.assertLess(took, 30, f"{what} {n}")
+            if done.returncode == 0:
+                self.assertEqual(self.check(done, f"{what}, hanging from call {n} on", right), "taken over")
+            else:
+                self.assertEqual((end, done.returncode, done.stdout), ("error", 4, ""), done.stderr)
+
+    def test_one_that_hangs(self):
+        self.check_hanging(len(self.calls), "alone", self.right, "-m", str(self.one_layer))
+
     def check_kernels(self, **settings):
         """A run that checks the kernels first, as nobody remembers a check."""
         shutil.rmtree(Path(self.folder.name, "cache/crumb/verified"), ignore_errors=True)
@@ -159,11 +177,13 @@ class Faults(unittest.TestCase):
         exchanges = tokens["clEnqueueMarkerWithWaitList"] + tokens["zeCommandListAppendSignalEvent"]
         drains = tokens["clFinish"] + tokens["zeCommandListHostSynchronize"]  # one at each token's end
         self.assertGreater(exchanges, 15 * drains)
-        done = self.run_crumb(*split, CRUMB_FAULT=f"{len(calls) * 9 // 10}:lost")
+        # the other does not wait for what will not come
+        done = self.run_crumb(*split, CRUMB_FAULT=f"{len(calls) * 9 // 10}:lost", CRUMB_PATIENCE_MS="600000")
         self.assertEqual(self.check(done, "split", self.right_of_five), "taken over")
         if LAYER:  # and of a command that failed, its event says so
-            done = self.run_crumb(*split, CRUMB_FAULT="clGetEventInfo")
+            done = self.run_crumb(*split, CRUMB_FAULT="clGetEventInfo", CRUMB_PATIENCE_MS="600000")
             self.assertEqual(self.check(done, "events", self.right_of_five), "taken over")
+        self.check_hanging(len(calls), "split", self.right_of_five, *split)
         for n in random.Random(SEED).sample(range(1, len(calls) + 1), 4 if ONCE else SAMPLE):
             how = ("", ":lost")[n % 2]
             done = self.run_crumb(*split, CRUMB_FAULT=f"{n}{how}")

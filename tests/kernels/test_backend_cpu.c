@@ -1,6 +1,7 @@
 /* What only the CPU backend has: tiers that agree to the bit, what its devices say, plans that wait for each other. */
 #include "cpu/plan.h"
 #include "host/base/thread.h"
+#include "host/kernel/rendezvous.h"
 #include "tests/kernels/rig.h"
 
 #include <setjmp.h>
@@ -157,12 +158,55 @@ static void plans_wait_for_each_other(void **state) {
     }
 }
 
+/* A signal that never comes: the limit of the environment ends the wait, or the other's word that it has given up, at
+ * once; afterwards the plan runs again. */
+static void nobody_is_waited_for_in_vain(void **state) {
+    (void)state;
+    uint32_t flag = 0, given_up = 0;
+    crumb_device *d;
+    crumb_plan *plan;
+    const crumb_op op = {.kind = CRUMB_OP_WAIT, .rendezvous = {.flag = &flag, .given_up = &given_up}};
+    rig_ok(backend->device.open(&(crumb_device_params){.n_threads = 2}, &d, &rig_error));
+    rig_ok(backend->plan.record(d, &(crumb_plan_desc){.ops = &op, .n_ops = 1, .max_rows = 1}, &plan, &rig_error));
+    setenv("CRUMB_PATIENCE_MS", "300", 1);
+    uint64_t begin = crumb_now_ns();
+    assert_int_equal(backend->plan.replay(plan, &(crumb_row){0}, 1, &rig_error), CRUMB_ERR_DEVICE);
+    assert_in_range((crumb_now_ns() - begin) / 1000000, 300, 20000);
+    unsetenv("CRUMB_PATIENCE_MS");
+    given_up = 1;
+    begin = crumb_now_ns();
+    assert_int_equal(backend->plan.replay(plan, &(crumb_row){0}, 1, &rig_error), CRUMB_ERR_DEVICE);
+    assert_in_range((crumb_now_ns() - begin) / 1000000, 0, 20000);
+    given_up = 0;
+    flag = 3;
+    rig_ok(backend->plan.replay(plan, &(crumb_row){0}, 1, &rig_error));
+    backend->plan.destroy(plan);
+    backend->device.close(d);
+}
+
+static void patience_is_what_the_environment_says(void **state) {
+    const struct {
+        const char *text;
+        uint64_t ns;
+    } cases[] = {{"1500", 1500000000}, {"0", UINT64_MAX}, {"99999999999999999999", UINT64_MAX},
+                 {"", 7000000},        {"-1", 7000000},   {"12s", 7000000}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("CRUMB_PATIENCE_MS", cases[i].text, 1);
+        assert_true(crumb_patience_ns(7) == cases[i].ns);
+    }
+    unsetenv("CRUMB_PATIENCE_MS");
+    assert_true(crumb_patience_ns(7) == 7000000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiers_agree),
         cmocka_unit_test(division_changes_nothing),
         cmocka_unit_test(devices_say_what_they_are),
         cmocka_unit_test(plans_wait_for_each_other),
+        cmocka_unit_test(nobody_is_waited_for_in_vain),
+        cmocka_unit_test(patience_is_what_the_environment_says),
     };
     return cmocka_run_group_tests_name("backend_cpu", tests, NULL, NULL);
 }

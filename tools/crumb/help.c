@@ -37,6 +37,8 @@ static void print_environment(void) {
               "or yes.\n\n");
     for (size_t i = 0; i < cli_n_option_table; i++) print_variable(&cli_option_table[i]);
     cli_print("\n  %-26s %s\n", "NO_COLOR", "when set and not empty, nothing is coloured");
+    cli_print("  %-26s %s\n", "CRUMB_PATIENCE_MS",
+              "how long a GPU may take to answer before it counts as failed (120000); 0: for ever");
 }
 
 static const char *rule_name(crumb_act_rule rule) {
