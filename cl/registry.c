@@ -7,6 +7,7 @@
 
 enum {
     X_ROWS = 8,       /* the most that x_rows is */
+    FED = 8,          /* matrix instructions of each quantized activation, at least: else quantizing takes longer */
     CORE_LANES = 128, /* of all engines of an Xe-core: 8 of 16 lanes, or 16 of 8 */
 };
 
@@ -122,10 +123,13 @@ static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
     if (k < 64) return false;
     if (kernel->x == 32 && (group || use->input || use->w->k % (kernel->bf16 ? 8 : 4) || kernel->tokens > 16))
         return false; /* rows as surfaces */
+    if (kernel->x == 32 && sum_blocks(kernel) * 8u < kernel->tokens * (uint32_t)FED) return false;
     if (group && (kernel->slices > 1 || !kernel->groups || k / group < 2)) return false;
     if (staged(kernel) && (group < CRUMB_TILE_K || use->x == 32)) return false;
     if ((kernel->bits == 5 || kernel->bits == 6) && !group) return false;        /* no format has rows of one scale */
     if (kernel->bits == 6 && kernel->sub_group == 8 && group > 32) return false; /* nor such groups: they would spill */
+    /* Two loops, of which each puts together operands of 8 registers from two loads, beside 128 of sums: they spill. */
+    if (kernel->bits == 8 && kernel->sub_group == 8 && use->gated && sum_blocks(kernel) > 8) return false;
     if (group == 16) return sum_blocks(kernel) <= 8; /* beside them, codes of all tile-rows and two groups' numbers */
     return !group || group == 32 || group == 64 || group == 128;
 }

@@ -8,8 +8,8 @@
  *
  * Arguments: linear.cl's. q, sx and qsum are quantize.cl's with the row's x_bits and x_pairs. K' is a multiple of 64;
  * q, scratch and codes begin at multiples of 64 bytes.
- *   scratch     local memory: X=32: TOKENS * (K'' + 4 * (scales of a row + sums of a row)) bytes, then for either X
- *               64 * TOKENS * TN * (X_GROUP ? K'' / X_GROUP : SLICES); K'' = K' rounded up to 32 * STEP
+ *   scratch     local memory: 64 * TOKENS * TN * (X_GROUP ? K'' / X_GROUP : SLICES) bytes, and behind them for X=32
+ *               TOKENS * (K'' + 4 * (scales of a row + sums of a row)); K'' = K' rounded up to 32 * STEP
  * Options
  *   BITS               1, 2, 3, 4 or 8
  *   SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT   common.cl; X_GROUP 0, 32, 64 or 128, with 1 and 3 bits not 32
@@ -40,6 +40,11 @@
 #define BIT_PAIRS   (BITS == 1 || BITS == 3) /* dwords of single bits, for a pair of blocks */
 #define STEP_GROUPS (X_GROUP ? STEP_K / (X_GROUP ? X_GROUP : 1) : 1)
 #define GROUP_STEP  (STEP / STEP_GROUPS) /* blocks of one sum */
+#if SUB_GROUP == 16 && TOKENS == 1 && X_GROUP && X_GROUP < STEP_K
+#define TOGETHER STEP_GROUPS /* groups whose sums lie side by side, so that one store takes up to eight */
+#else
+#define TOGETHER 1
+#endif
 
 /* The rows of activations of a work-group. Row t is row min(t, last): beyond the batch nothing is stored. */
 typedef struct {
@@ -163,12 +168,17 @@ INLINE void load_weights(global const uint *codes, uint first, uint n_blocks, ui
 
 /* The STEP pieces of 32 activations from a block on. */
 #if X == 32
+#if STEP == 4
+#define A_WIDE 4 /* pieces of a load */
+#else
+#define A_WIDE 8
+#endif
 INLINE void load_activations(private const activations *a, uint block, a_rows pieces[STEP]) {
     local const ushort *q = (local const ushort *)(a->q + block * 8 * TOKENS);
 #if TOKENS == 1
-    UR for (uint i = 0; i < STEP; i += 4) {
-        ushort4 four = intel_sub_group_block_read_us4(q + i * 16);
-        UR for (uint j = 0; j < 4; j++) pieces[i + j] = as_short(((private const ushort *)&four)[j]);
+    UR for (uint i = 0; i < STEP; i += A_WIDE) {
+        JOIN(ushort, A_WIDE) wide = JOIN(intel_sub_group_block_read_us, A_WIDE)(q + i * 16);
+        UR for (uint j = 0; j < A_WIDE; j++) pieces[i + j] = as_short(((private const ushort *)&wide)[j]);
     }
 #else
     UR for (uint i = 0; i < STEP; i++)
@@ -275,14 +285,33 @@ INLINE void multiply(private const a_rows *pieces, private const uint *b, uint f
 typedef struct {
     global const uint *codes; /* of the part */
     uint tile, n_tiles, n_blocks; /* those that exist: beyond, the last one is computed again */
-    local int *partials; /* [groups, or slices][TOKENS][TN][16] */
+    local int *partials; /* [groups / TOGETHER, or slices][TOKENS][TN][TOGETHER][16] */
 } work;
 
+/* Where the sums of a group, or slice, begin, of row t of activations and tile-row j. */
+INLINE uint place_of(uint partial, uint t, uint j) {
+    return (((partial / TOGETHER * TOKENS + t) * TN + j) * TOGETHER + partial % TOGETHER) * TILE_ROWS;
+}
+
+#if TOGETHER == 1
 INLINE void store_totals(private const work *o, private const totals *t, uint j, uint partial) {
-    local int *to = o->partials + (partial * TOKENS * TN + j) * TILE_ROWS + get_local_id(0) % SUB_GROUP;
+    local int *to = o->partials + place_of(partial, 0, j) + get_local_id(0) % SUB_GROUP;
     UR for (uint row = 0; row < TOKENS; row++)
         UR for (uint h = 0; h < HALVES; h++) to[row * TN * TILE_ROWS + h * SUB_GROUP] = total(&t[h], row);
 }
+#else
+/* Those of a step's groups. */
+INLINE void store_step(private const work *o, private const uint sums[TOGETHER], uint j, uint first) {
+    local uint *to = (local uint *)o->partials + place_of(first, 0, j);
+#if STEP_GROUPS >= 8
+    UR for (uint g = 0; g < TOGETHER; g += 8) intel_sub_group_block_write8(to + g * TILE_ROWS, vload8(0, sums + g));
+#elif STEP_GROUPS == 4
+    intel_sub_group_block_write4(to, vload4(0, sums));
+#else
+    intel_sub_group_block_write2(to, vload2(0, sums));
+#endif
+}
+#endif
 
 /* Adds STEP blocks, but for the first `skip` of them. */
 INLINE void add_step(private const activations *a, private const work *o, uint block, uint skip, totals sums[TN][HALVES]) {
@@ -294,15 +323,25 @@ INLINE void add_step(private const activations *a, private const work *o, uint b
     UR for (uint j = 0; j < TN; j++) {
         uint b[B_REGISTERS];
         load_weights(o->codes, (o->tile + min(j, o->n_tiles - 1)) * o->n_blocks, o->n_blocks, block, b);
-        UR for (uint g = 0; g < STEP_GROUPS; g++) {
-#if X_GROUP
-            UR for (uint h = 0; h < HALVES; h++) clear(&sums[j][h]);
+#if TOGETHER > 1
+        uint of_groups[TOGETHER];
 #endif
-            multiply(pieces, b, g * GROUP_STEP, sums[j]);
 #if X_GROUP
+        UR for (uint g = 0; g < STEP_GROUPS; g++) {
+            UR for (uint h = 0; h < HALVES; h++) clear(&sums[j][h]);
+            multiply(pieces, b, g * GROUP_STEP, sums[j]);
+#if TOGETHER == 1
             store_totals(o, sums[j], j, block / GROUP_STEP + g);
+#else
+            of_groups[g] = (uint)total(sums[j], 0);
 #endif
         }
+#if TOGETHER > 1
+        store_step(o, of_groups, j, block / GROUP_STEP);
+#endif
+#else
+        multiply(pieces, b, 0, sums[j]);
+#endif
     }
 }
 
@@ -342,15 +381,15 @@ INLINE float add_group(private const activations *a, private const part *w, uint
 /* The result of this item's row of tile-row j, for row t of activations. */
 INLINE float fold(private const activations *a, private const part *w, private const work *o, uint tile, uint j, uint t,
                   int mul, int sub) {
-    local const int *partials = o->partials + (t * TN + j) * TILE_ROWS + get_local_id(0) % TILE_ROWS;
+    local const int *partials = o->partials + get_local_id(0) % TILE_ROWS;
     float result = 0;
     uint row = min(t, a->last);
 #if X_GROUP
     for (uint g = 0; g < a->n_groups; g++)
-        result = add_group(a, w, tile, row, g, partials[g * TOKENS * TN * TILE_ROWS], mul, sub, result);
+        result = add_group(a, w, tile, row, g, partials[place_of(g, t, j)], mul, sub, result);
 #else
     int sum = 0;
-    for (uint i = 0; i < SLICES; i++) sum += partials[i * TOKENS * TN * TILE_ROWS];
+    for (uint i = 0; i < SLICES; i++) sum += partials[place_of(i, t, j)];
     result = add_group(a, w, tile, row, 0, sum, mul, sub, 0);
 #endif
     return ROW_SCALE ? result * a->sx[row] : result;
@@ -369,6 +408,25 @@ INLINE float compute(private const activations *a, private const part *w, uint t
     return y;
 }
 
+/* The results of tile-rows group * TN and on of part w; with GATED `up` is the part that they are multiplied with. */
+INLINE void run_group(private const activations *a, private const part *w, private const part *up, uint group, int mul,
+                      int sub, global const crumb_result *add, local int *partials) {
+    uint unit = get_local_id(0) / TILE_ROWS, tile = w->tile0 + group * TN, n_tiles = min((uint)TN, w->n_tiles - group * TN);
+    float y = compute(a, w, tile, n_tiles, mul, sub, partials);
+#if GATED
+    barrier(CLK_LOCAL_MEM_FENCE); /* all have read the sums */
+    float of_up = compute(a, up, up->tile0 + group * TN, n_tiles, mul, sub, partials);
+#endif
+    uint t = unit / TN, row = (tile + unit % TN) * TILE_ROWS + get_local_id(0) % TILE_ROWS;
+    if (t > a->last || unit % TN >= n_tiles || row >= w->m) return;
+    size_t at = (size_t)(a->first + t) * w->width + row;
+#if GATED
+    w->y[at] = gated_result(GATED, TO_RESULT(y), of_up);
+#else
+    w->y[at] = sum_with(add, at, y);
+#endif
+}
+
 /* ---- the kernel --------------------------------------------------------------------------------------------------- */
 
 __attribute__((intel_reqd_sub_group_size(SUB_GROUP))) __attribute__((reqd_work_group_size(SIZE, 1, 1))) kernel void
@@ -377,8 +435,6 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
        int mul, int sub, global const crumb_result *add, local int *scratch, PART_ARGS_LIST) {
     part parts[PARTS] = {PART_LIST};
     activations a;
-    uint group, unit = get_local_id(0) / TILE_ROWS;
-    part w = part_of_group(parts, TN, &group);
     a.n = N_OF(batch, on_outputs);
     a.first = get_group_id(1) * TOKENS;
     if (a.first >= a.n) return;
@@ -388,9 +444,9 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     a.n_scales = ROW_SCALE ? 1 : a.n_groups;
 #if X == 32
     local float2 sum_scratch[SIZE];
-    local int *codes = scratch, *scales = codes + TOKENS * ROUND_UP(a.k_padded, STEP_K) / 4;
-    local int *sums = scales + TOKENS * a.n_scales;
-    scratch = sums + TOKENS * a.n_groups;
+    uint n_partials = X_GROUP ? GROUPS_OF(ROUND_UP(a.k_padded, STEP_K)) : SLICES;
+    local int *codes = scratch + n_partials * (TOKENS * TN * TILE_ROWS);
+    local int *scales = codes + TOKENS * ROUND_UP(a.k_padded, STEP_K) / 4, *sums = scales + TOKENS * a.n_scales;
     for (uint t = 0; t <= a.last; t++) {
         size_t row = (size_t)(a.first + t) * k;
         quantize_row(x + row, INPUT >= 2 ? aux + row : aux, eps, k, a.k_padded / 4, sum_scratch, scales + t * a.n_scales,
@@ -408,19 +464,6 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     a.sx = sx + (size_t)a.first * a.n_scales;
 #endif
 
-    uint tile = w.tile0 + group * TN, n_tiles = min((uint)TN, w.n_tiles - group * TN);
-    float y = compute(&a, &w, tile, n_tiles, mul, sub, scratch);
-#if GATED
-    barrier(CLK_LOCAL_MEM_FENCE); /* all have read the sums */
-    float up = compute(&a, &parts[PARTS - 1], parts[PARTS - 1].tile0 + group * TN, n_tiles, mul, sub, scratch);
-#endif
-    uint t = unit / TN, row = (tile + unit % TN) * TILE_ROWS + get_local_id(0) % TILE_ROWS;
-    if (t <= a.last && unit % TN < n_tiles && row < w.m) {
-        size_t at = (size_t)(a.first + t) * w.width + row;
-#if GATED
-        w.y[at] = gated_result(GATED, TO_RESULT(y), up);
-#else
-        w.y[at] = sum_with(add, at, y);
-#endif
-    }
+#define RUN(w, group) run_group(&a, w, &parts[PARTS - 1], group, mul, sub, add, scratch)
+    RUN_PART_OF_GROUP(parts, TN, RUN);
 }

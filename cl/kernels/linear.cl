@@ -358,6 +358,26 @@ static float tile_result(private const activations *a, private const part *w, ui
 
 /* ---- the kernel --------------------------------------------------------------------------------------------------- */
 
+/* The results of the group's tile-rows of part w, for rows of activations from `first` on; with GATED `up` is the part that
+ * they are multiplied with. */
+static void run_group(private const activations *a, private const part *w, private const part *up, uint group, uint first,
+                      uint k_padded, int mul, int sub, global const crumb_result *add, local const char *entries,
+                      local stage *stages) {
+    uint lane = get_local_id(0) % TILE_ROWS, slice = get_local_id(0) / TILE_ROWS, end = min((group + 1) * TILES, w->n_tiles);
+    for (uint i = group * TILES; i < end; i++) {
+        uint tile = w->tile0 + i, row = tile * TILE_ROWS + lane;
+        size_t at = (size_t)(first + slice) * w->width + row;
+        float y = finish(w, row, tile_result(a, w, tile, k_padded, mul, sub, entries, stages));
+#if GATED
+        uint other = up->tile0 + i;
+        float of_up = finish(up, other * TILE_ROWS + lane, tile_result(a, up, other, k_padded, mul, sub, entries, stages));
+        if (slice <= a->last && row < w->m) w->y[at] = gated_result(GATED, TO_RESULT(y), of_up);
+#else
+        if (slice <= a->last && row < w->m) w->y[at] = sum_with(add, at, y);
+#endif
+    }
+}
+
 #if MATRIX
 __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
 #endif
@@ -368,7 +388,7 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     local stage stages[X_GROUP ? 2 : 1];
     local char entries[16];
     uint n = N_OF(batch, on_outputs), first = get_group_id(1) * TOKENS;
-    uint lane = get_local_id(0) % TILE_ROWS, slice = get_local_id(0) / TILE_ROWS, k_padded = ROUND_UP(k, TILE_K);
+    uint k_padded = ROUND_UP(k, TILE_K);
     if (first >= n) return;
     if (CODEBOOK && get_local_id(0) < 16) entries[get_local_id(0)] = codebook[get_local_id(0)];
 
@@ -399,20 +419,6 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     barrier(CLK_LOCAL_MEM_FENCE);
 
     part parts[PARTS] = {PART_LIST};
-    uint group;
-    part w = part_of_group(parts, TILES, &group);
-    uint end = min((group + 1) * TILES, w.n_tiles);
-    for (uint i = group * TILES; i < end; i++) {
-        uint tile = w.tile0 + i, row = tile * TILE_ROWS + lane;
-        size_t at = (size_t)(first + slice) * w.width + row;
-        float y = finish(&w, row, tile_result(&a, &w, tile, k_padded, mul, sub, entries, stages));
-#if GATED
-        uint other = parts[PARTS - 1].tile0 + i;
-        float up = finish(&parts[PARTS - 1], other * TILE_ROWS + lane,
-                          tile_result(&a, &parts[PARTS - 1], other, k_padded, mul, sub, entries, stages));
-        if (slice <= a.last && row < w.m) w.y[at] = gated_result(GATED, TO_RESULT(y), up);
-#else
-        if (slice <= a.last && row < w.m) w.y[at] = sum_with(add, at, y);
-#endif
-    }
+#define RUN(w, group) run_group(&a, w, &parts[PARTS - 1], group, first, k_padded, mul, sub, add, entries, stages)
+    RUN_PART_OF_GROUP(parts, TILES, RUN);
 }

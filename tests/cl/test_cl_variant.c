@@ -103,6 +103,35 @@ static void gemm_splits_columns_or_rows(void **state) {
     assert_true(crumb_cl_variant_make(find("gemv_u3__dpas16"), "step=32", &v));
 }
 
+/* Activations that are quantized in registers are so once for at least 8 matrix instructions. */
+static void codes_made_in_registers_feed_eight(void **state) {
+    (void)state;
+    const crumb_matrix w = {.bits = 2, .mul = 1, .m = 4096, .k = 4096, .group = 4096};
+    const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 32};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 16, 128 << 10, 1024, 20, false, false};
+    const crumb_cl_kernel *row = find("gemm_u2_8x256__dpas16");
+    static const struct {
+        const char *knobs;
+        bool fits;
+    } cases[] = {{"", true},      {"tn=8", true},       {"tn=8 tm=2", true},
+                 {"tn=4", false}, {"tn=4 tm=2", false}, {"tn=1", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        crumb_cl_variant v;
+        assert_true(crumb_cl_variant_make(row, cases[i].knobs, &v));
+        assert_int_equal(crumb_cl_variant_fits(&v, &use, &target), cases[i].fits);
+    }
+    size_t n, n_checked = 0;
+    const crumb_cl_kernel *rows = crumb_cl_kernels(&n);
+    for (size_t i = 0; i < n; i++) {
+        const char *tn = strstr(rows[i].options, "-D TN=");
+        if (!strstr(rows[i].options, "-D IN_REGISTERS=1")) continue;
+        assert_int_equal(rows[i].x, 32);
+        assert_true(tn && atoi(tn + 6) >= 8);
+        n_checked++;
+    }
+    assert_true(n_checked >= 3);
+}
+
 /* Scales of 16, as K-quants have them. */
 static const char *selected_of_16(uint8_t bits, uint32_t sub_group, uint32_t n) {
     const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 128 << 10, 1024, 0, false, false, false};
@@ -116,6 +145,19 @@ static const char *selected(uint32_t sub_group, uint32_t xe_cores, uint32_t m, u
     const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 8};
     const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 64 << 10, 1024, xe_cores, false, false, false};
     return crumb_cl_linear_select(&use, n, &target)->name;
+}
+
+/* A gate's two loops of 8 bits would spill in sub-groups of 8, with as many sums as one has: that tile is not for
+ * gates. */
+static void gates_of_8_bits_have_a_smaller_tile(void **state) {
+    (void)state;
+    const crumb_matrix w = {.bits = 8, .mul = 1, .m = 14336, .k = 4096, .group = 4096};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 8, 64 << 10, 1024, 32, false, false};
+    crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 2, .x = 8};
+    assert_string_equal(crumb_cl_linear_select(&use, 512, &target)->name, "gemm_u8_32x32__dpas8");
+    use.gated = 1;
+    assert_string_equal(crumb_cl_linear_select(&use, 512, &target)->name, "gemm_u8_32x16__dpas8");
+    assert_false(crumb_cl_linear_fits(find("gemm_u8_32x32__dpas8"), &use, &target));
 }
 
 /* Where a work-group of the kernel of highest rank has so many rows of weights that cores would have none. */
@@ -217,6 +259,8 @@ int main(void) {
         cmocka_unit_test(combinations_are_what_they_say),
         cmocka_unit_test(rules_and_unknown_knobs_refuse),
         cmocka_unit_test(gemm_splits_columns_or_rows),
+        cmocka_unit_test(codes_made_in_registers_feed_eight),
+        cmocka_unit_test(gates_of_8_bits_have_a_smaller_tile),
         cmocka_unit_test(small_matrices_split_k),
         cmocka_unit_test(codes_of_16_gib_are_counted_rightly),
         cmocka_unit_test(values_in_bf16_take_their_rows),

@@ -51,6 +51,29 @@ static part part_of_group(private const part *parts, uint tiles, private uint *g
     return w;
 }
 
+/* run(part, number of the group within it), once: for the part that this work-group computes, as part_of_group has it. Where
+ * GPUs have no instructions for 64 bits, as those with sub-groups of 8 or dp4a alone, the code is there once for each part:
+ * in a loop for all Intel's compiler selects between their addresses at every load, and has those in 64 bits. */
+#if (SUB_GROUP == 8 || DOT) && PARTS > 1 && !GATED
+#define RUN_PART_OF_GROUP(parts, tiles, run)                                                                           \
+    do {                                                                                                               \
+        uint behind_0 = DIV_UP((parts)[0].n_tiles, tiles), behind_1 = behind_0 + DIV_UP((parts)[1].n_tiles, tiles);    \
+        if (get_group_id(0) < behind_0)                                                                                \
+            run(&(parts)[0], get_group_id(0));                                                                         \
+        else if (PARTS == 2 || get_group_id(0) < behind_1)                                                             \
+            run(&(parts)[1], get_group_id(0) - behind_0);                                                              \
+        else                                                                                                           \
+            run(&(parts)[PARTS - 1], get_group_id(0) - behind_1);                                                      \
+    } while (0)
+#else
+#define RUN_PART_OF_GROUP(parts, tiles, run)                                                                           \
+    do {                                                                                                               \
+        uint group_of_part;                                                                                            \
+        part own_part = part_of_group(parts, tiles, &group_of_part);                                                   \
+        run(&own_part, group_of_part);                                                                                 \
+    } while (0)
+#endif
+
 /* The last steps of the sequence, but for `add`. */
 static float finish(private const part *w, uint row, float result) {
     result = result * w->out_scale;

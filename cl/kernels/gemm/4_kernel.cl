@@ -1,21 +1,36 @@
 /* gemm.cl: the kernel: what a work-group and its sub-groups have of the launch, the activations that it quantizes,
  * numbers that it puts into local memory once, and its parts one after the other. */
 
+/* The results of the group's tile-rows of part w, as many as this sub-group has of them; with GATED `up` is the part that they
+ * are multiplied with. */
+INLINE void run_group(private operands *o, private const part *w, private const part *up, uint group,
+                      global const crumb_result *add) {
+    uint tile = (group * ACROSS + get_local_id(0) / SUB_GROUP / SLICES) * TN;
+    if (tile >= w->n_tiles) return; /* no slice waits for it: ACROSS > 1 */
+    o->n_tiles = min((uint)TN, w->n_tiles - tile);
+    target to = {w, 0, add, tile};
+    o->codes = w->codes + (size_t)(w->tile0 + tile) * o->n_blocks * BITS * TILE_ROWS;
+    run_part(o, &to);
+#if GATED
+    target product = {up, w, 0, tile};
+    o->codes = up->codes + (size_t)(up->tile0 + tile) * o->n_blocks * BITS * TILE_ROWS;
+    run_part(o, &product);
+#endif
+}
+
 __attribute__((intel_reqd_sub_group_size(SUB_GROUP))) __attribute__((reqd_work_group_size(SIZE, 1, 1))) kernel void
 linear(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
        global const crumb_aux *aux, float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
        int mul, int sub, global const crumb_result *add, local int *scratch, PART_ARGS_LIST) {
     part parts[PARTS] = {PART_LIST};
-    uint group, n = N_OF(batch, on_outputs), sub_group = get_local_id(0) / SUB_GROUP;
-    part w = part_of_group(parts, TN * ACROSS, &group);
-    uint tile = (group * ACROSS + sub_group / SLICES) * TN;
+    uint n = N_OF(batch, on_outputs);
     operands o;
     o.first = get_group_id(1) * TOKENS;
     if (o.first >= n) return;
     o.k_padded = ROUND_UP(k, TILE_K);
     o.mul = mul;
     o.sub = sub;
-    o.slice = sub_group % SLICES;
+    o.slice = get_local_id(0) / SUB_GROUP % SLICES;
     o.last = min(n - o.first, (uint)TOKENS) - 1;
     o.n_blocks = o.k_padded / TILE_K;
     uint n_groups = GROUPS_OF(o.k_padded), n_scales = ROW_SCALE ? 1 : n_groups;
@@ -64,16 +79,7 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     o.staged = (local const float *)scratch;
     stage_rows(&o, (local float *)scratch);
 #endif
-    if (tile >= w.n_tiles) return; /* no slice waits for it: ACROSS > 1 */
-    o.n_tiles = min((uint)TN, w.n_tiles - tile);
     o.partials = scratch;
-    target to = {&w, 0, add, tile};
-    o.codes = w.codes + (size_t)(w.tile0 + tile) * o.n_blocks * BITS * TILE_ROWS;
-    run_part(&o, &to);
-#if GATED
-    part up = parts[1];
-    target product = {&up, &w, 0, tile};
-    o.codes = up.codes + (size_t)(up.tile0 + tile) * o.n_blocks * BITS * TILE_ROWS;
-    run_part(&o, &product);
-#endif
+#define RUN(w, group) run_group(&o, w, &parts[PARTS - 1], group, add)
+    RUN_PART_OF_GROUP(parts, TN * ACROSS, RUN);
 }
