@@ -1,12 +1,13 @@
-/* Prints, one a line, how each linear kernel with dot-product or matrix instructions, and attention, is built for a few
- * layers that models have: name, rung, bits, sub-group, registers, tile-rows and rows of activations of a work-group,
- * its items, the most rows it is meant for, rank, layer, file, options; separated by tabs. With a file's name, the text
- * of its programs. */
+/* Prints, one a line, how each kernel is built for a few layers that models have: name, rung, bits, sub-group,
+ * registers, tile-rows and rows of activations of a work-group, its items, the most rows it is meant for, rank, layer,
+ * file, entry point, options; separated by tabs. With a file's name, the text of its programs. */
 #include "cl/program.h"
 #include "cl/registry.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#define ROPE_OPTIONS "-D HEAD_DIM=128 -D N_HEAD=32 -D N_HEAD_KV=8 -D DIMS=128 -D PAIRING=1 -D STORE=1 -D WG=64"
 
 static const struct {
     const char *name;
@@ -22,9 +23,15 @@ static const struct {
     {"group16-wide", CRUMB_ACT_GROUP, 16, 16, 8, 0, true},
 };
 
+/* Of one matrix, or several in one launch. */
+static const struct {
+    const char *suffix;
+    uint32_t n, gated;
+} parts[] = {{"", 1, 0}, {"-qkv", 3, 0}, {"-gate", 2, 1}};
+
 /* Kernels for values in bf16 are the others but at both ends: in how they read what they quantize, and what they write.
- */
-static void print_variant(const crumb_cl_kernel *kernel, size_t layer) {
+ * Smaller groups are as 128 is with several parts. */
+static void print_variant(const crumb_cl_kernel *kernel, size_t layer, size_t part) {
     static const int8_t entries[CRUMB_CODEBOOK_ENTRIES] = {0};
     static const uint16_t some_supers[1];
     char options[CRUMB_CL_OPTIONS_MAX];
@@ -37,22 +44,29 @@ static void print_variant(const crumb_cl_kernel *kernel, size_t layer) {
                             .scales_f32 = layers[layer].wide,
                             .mins = layers[layer].super_group || layers[layer].wide ? some_supers : NULL,
                             .codebook = kernel->codebook ? entries : NULL};
-    const crumb_cl_linear use = {
-        .w = &w, .act = layers[layer].act, .act_group = layers[layer].act_group, .n_parts = 1, .x = layers[layer].x};
+    const crumb_cl_linear use = {.w = &w,
+                                 .act = layers[layer].act,
+                                 .act_group = layers[layer].act_group,
+                                 .n_parts = parts[part].n,
+                                 .gated = parts[part].gated,
+                                 .x = layers[layer].x};
     const crumb_cl_target target = {kernel->rung, kernel->sub_group, 128u << 10, 1024, 0, kernel->bf16, false, false};
     if (kernel->bf16 && layers[layer].x == 8) return;
+    if (part && (kernel->bf16 || kernel->rung == CRUMB_CL_PORTABLE || layers[layer].group < 128)) return;
     if (!crumb_cl_linear_fits(kernel, &use, &target)) return;
     crumb_cl_linear_options(kernel, &use, options);
-    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\t%s\t%s\t%s %s%s\n", kernel->name, crumb_cl_rung_name(kernel->rung),
-           kernel->bits, kernel->sub_group, kernel->registers, kernel->tiles, kernel->tokens, kernel->local_size,
-           kernel->max_n, kernel->rank, layers[layer].name, kernel->file, CRUMB_CL_BUILD_OPTIONS, options,
+    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\t%s%s\t%s\t%s\t%s %s%s\n", kernel->name,
+           crumb_cl_rung_name(kernel->rung), kernel->bits, kernel->sub_group, kernel->registers, kernel->tiles,
+           kernel->tokens, kernel->local_size, kernel->max_n, kernel->rank, layers[layer].name, parts[part].suffix,
+           kernel->file, kernel->entry, CRUMB_CL_BUILD_OPTIONS, options,
            kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
 }
 
 static void print_dense(const crumb_cl_kernel *kernel) {
-    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\tdense\t%s\t%s %s\n", kernel->name, crumb_cl_rung_name(kernel->rung),
-           kernel->bits, kernel->sub_group, kernel->registers, kernel->tiles, kernel->tokens, kernel->local_size,
-           kernel->max_n, kernel->rank, kernel->file, CRUMB_CL_BUILD_OPTIONS, kernel->options);
+    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\tdense\t%s\t%s\t%s %s\n", kernel->name,
+           crumb_cl_rung_name(kernel->rung), kernel->bits, kernel->sub_group, kernel->registers, kernel->tiles,
+           kernel->tokens, kernel->local_size, kernel->max_n, kernel->rank, kernel->file, kernel->entry,
+           CRUMB_CL_BUILD_OPTIONS, kernel->options);
 }
 
 /* Attention for the heads of Llama 3 8B, and for others; without matrix instructions for the former, and many rows. */
@@ -70,11 +84,53 @@ static void print_attention(const crumb_cl_kernel *kernel) {
         const uint32_t whole = crumb_cl_attention_rows(kernel, &all[i], &target);
         const uint32_t rows = kernel->op == CRUMB_CL_ATTENTION_WHOLE ? whole : 1;
         crumb_cl_attention_options(kernel, &all[i], rows, options);
-        printf("%s\t%s\t0\t%u\t%u\t0\t%u\t%u\t%u\t%d\theads%u%s\t%s\t%s %s%s\n", kernel->name,
+        printf("%s\t%s\t0\t%u\t%u\t0\t%u\t%u\t%u\t%d\theads%u%s\t%s\t%s\t%s %s%s\n", kernel->name,
                crumb_cl_rung_name(kernel->rung), kernel->sub_group, kernel->registers, rows, kernel->local_size,
                kernel->max_n, kernel->rank, all[i].head_dim, all[i].kv == CRUMB_KV_Q8 ? "-q8" : "", kernel->file,
-               CRUMB_CL_BUILD_OPTIONS, options, kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
+               kernel->entry, CRUMB_CL_BUILD_OPTIONS, options,
+               kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
     }
+}
+
+/* Ops with one kernel, and dense layers on any device, with options as cl/record_*.c make them. */
+static void print_other(const crumb_cl_kernel *kernel) {
+    static const struct {
+        crumb_cl_op op;
+        const char *layer, *options;
+    } others[] = {
+        {CRUMB_CL_EMBED, "f16", "-D BITS=0 -D TYPE=16"},
+        {CRUMB_CL_EMBED, "q8", "-D BITS=8 -D SCALE=16 -D GROUP=32 -D MINS=0 -D CODEBOOK=0"},
+        {CRUMB_CL_EMBED, "k6", "-D BITS=6 -D SCALE=8 -D GROUP=16 -D MINS=0 -D CODEBOOK=0 -D SUPER_GROUP=256"},
+        {CRUMB_CL_RMS_NORM, "row", "-D WG=128"},
+        {CRUMB_CL_QUANTIZE, "row", "-D BITS=8 -D X_PAIRS=0 -D X_GROUP=0 -D ROW_SCALE=1 -D INPUT=1"},
+        {CRUMB_CL_QUANTIZE, "gated", "-D BITS=2 -D X_PAIRS=0 -D X_GROUP=0 -D ROW_SCALE=1 -D INPUT=2"},
+        {CRUMB_CL_QUANTIZE, "rows8", "-D BITS=8 -D X_PAIRS=0 -D X_GROUP=0 -D ROW_SCALE=1 -D INPUT=1 -D X_ROWS=8"},
+        {CRUMB_CL_QUANTIZE, "group32", "-D BITS=4 -D X_PAIRS=0 -D X_GROUP=32 -D ROW_SCALE=0 -D INPUT=1"},
+        {CRUMB_CL_QUANTIZE, "group16", "-D BITS=2 -D X_PAIRS=0 -D X_GROUP=16 -D ROW_SCALE=0 -D INPUT=1"},
+        {CRUMB_CL_SPLIT, "f16", "-D TYPE=16 -D INPUT=1"},
+        {CRUMB_CL_SPLIT, "bf16", "-D TYPE=17 -D INPUT=0"},
+        {CRUMB_CL_LINEAR_F32, "group32", "-D BITS=4 -D SCALE=16 -D GROUP=32 -D MINS=1 -D CODEBOOK=0"},
+        {CRUMB_CL_LINEAR_F32, "k6", "-D BITS=6 -D SCALE=8 -D GROUP=16 -D MINS=0 -D CODEBOOK=0 -D SUPER_GROUP=256"},
+        {CRUMB_CL_LINEAR_DENSE, "f32", "-D BITS=0 -D TYPE=32"},
+        {CRUMB_CL_LINEAR_DENSE, "f16", "-D BITS=0 -D TYPE=16"},
+        {CRUMB_CL_LINEAR_DENSE, "bf16", "-D BITS=0 -D TYPE=17"},
+        {CRUMB_CL_ROPE_STORE, "f16", ROPE_OPTIONS " -D KV=16"},
+        {CRUMB_CL_ROPE_STORE, "q8", ROPE_OPTIONS " -D KV=8"},
+        {CRUMB_CL_GATED, "silu", "-D FN=1"},
+        {CRUMB_CL_GATED, "relu2", "-D FN=2"},
+        {CRUMB_CL_SELECT, "row", "-D WG=128"},
+        {CRUMB_CL_TOP, "first", "-D FIRST=1 -D LAST=0 -D K=128 -D WG=128"},
+        {CRUMB_CL_TOP, "between", "-D FIRST=0 -D LAST=0 -D K=128 -D WG=128"},
+        {CRUMB_CL_TOP, "last", "-D FIRST=0 -D LAST=1 -D K=128 -D WG=128"},
+        {CRUMB_CL_TOP, "only", "-D FIRST=1 -D LAST=1 -D K=128 -D WG=128"},
+        {CRUMB_CL_PLACE, "row", "-D WG=128"},
+        {CRUMB_CL_GATHER, "row", "-D WG=128"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i].op == kernel->op)
+            printf("%s\tportable\t0\t0\t128\t0\t%u\t%u\t%u\t0\t%s\t%s\t%s\t%s %s %s\n", kernel->name, kernel->tokens,
+                   kernel->local_size, kernel->max_n, others[i].layer, kernel->file, kernel->entry,
+                   CRUMB_CL_BUILD_OPTIONS, others[i].options, kernel->options);
 }
 
 static int print_text(const char *file) {
@@ -91,11 +147,11 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < n; i++)
         if (kernels[i].op == CRUMB_CL_DENSE_MATRIX) print_dense(&kernels[i]);
     for (size_t i = 0; i < n; i++)
-        if (kernels[i].sub_group ? strcmp(kernels[i].file, "attention_matrix.cl") == 0
-                                 : kernels[i].op == CRUMB_CL_ATTENTION_WHOLE && !kernels[i].bf16)
+        if (kernels[i].op == CRUMB_CL_ATTENTION_WHOLE || kernels[i].op == CRUMB_CL_ATTENTION_SPLIT)
             print_attention(&kernels[i]);
+    for (size_t i = 0; i < n; i++) print_other(&kernels[i]);
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; kernels[i].rung != CRUMB_CL_PORTABLE && j < sizeof layers / sizeof layers[0]; j++)
-            print_variant(&kernels[i], j);
+        for (size_t j = 0; kernels[i].op == CRUMB_CL_LINEAR && j < sizeof layers / sizeof layers[0]; j++)
+            for (size_t part = 0; part < sizeof parts / sizeof parts[0]; part++) print_variant(&kernels[i], j, part);
     return 0;
 }
