@@ -69,17 +69,17 @@ class Kernels(CommandTest):
     def test_ops_in_plans_are_timed_cold(self):
         if not any(row["runs_here"] for row in self.listed("--filter", "norm__avx2")):
             self.skipTest("the processor has no AVX2")
-        run = ["kernels", "perf", "--filter", "__avx2", "--rounds", "3", "-t", "1", "--cold"]
+        run = ["kernels", "perf", "--filter", "__avx2", "--rounds", "9", "-t", "1", "--cold"]
         ops = {op: json.loads(self.succeeds(*run, "--op", op, "--shape", shape, "--json").stdout)["results"]
-               for op, shape in (("attention", "2048x2048x1"), ("norm", "1x8192x32"), ("dense", "2048x2048x1"), ("quantize", "256x2048x9"))}
+               for op, shape in (("attention", "2048x2048x1"), ("norm", "1x2048x4"), ("dense", "2048x2048x1"), ("quantize", "256x2048x9"))}
         for op, results in ops.items():
             self.assertGreater(len(results), 0, op)
             for row in results:
                 self.assertTrue(row["cold"])
                 self.assertGreater(row["warm_ns"], 0)
                 self.assertIn(row["limit"], ("-",) if op == "quantize" else ("bandwidth", "compute", "port", "latency"))
-        # Keys and values of megabytes: who has to wait for all of them is slower.
-        self.assertGreater(sum(row["ns"] for row in ops["attention"]), sum(row["warm_ns"] for row in ops["attention"]))
+        # What fits the first cache takes a multiple of the time from memory.
+        self.assertGreater(sum(row["ns"] for row in ops["norm"]), 1.3 * sum(row["warm_ns"] for row in ops["norm"]))
         peaks = {row["kernel"]: row["peak_gops"] > 0 for row in ops["attention"]}
         self.assertEqual(peaks, {"attention_f16__avx2": False, "attention_q8__avx2": True})
         text = self.succeeds(*run, "--op", "attention", "--shape", "300x256x1").stdout
