@@ -108,7 +108,7 @@ static void codes_made_in_registers_feed_eight(void **state) {
     (void)state;
     const crumb_matrix w = {.bits = 2, .mul = 1, .m = 4096, .k = 4096, .group = 4096};
     const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 32};
-    const crumb_cl_target target = {CRUMB_CL_DPAS, 16, 128 << 10, 1024, 20, false, false};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 16, 128 << 10, 1024, 20, false, false, false};
     const crumb_cl_kernel *row = find("gemm_u2_8x256__dpas16");
     static const struct {
         const char *knobs;
@@ -152,7 +152,7 @@ static const char *selected(uint32_t sub_group, uint32_t xe_cores, uint32_t m, u
 static void gates_of_8_bits_have_a_smaller_tile(void **state) {
     (void)state;
     const crumb_matrix w = {.bits = 8, .mul = 1, .m = 14336, .k = 4096, .group = 4096};
-    const crumb_cl_target target = {CRUMB_CL_DPAS, 8, 64 << 10, 1024, 32, false, false};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 8, 64 << 10, 1024, 32, false, false, false};
     crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 2, .x = 8};
     assert_string_equal(crumb_cl_linear_select(&use, 512, &target)->name, "gemm_u8_32x32__dpas8");
     use.gated = 1;
