@@ -93,7 +93,7 @@ static void set_time(crumb_cl_builder *b) {
     b->launch->time = b->r->after_select ? CRUMB_CL_TIME_HEAD : CRUMB_CL_TIME_LINEAR;
 }
 
-/* Activations as `kernel` reads them. */
+/* Activations as `kernel` reads them, or where it quantizes by itself only their rows' largest values. */
 static crumb_status record_quantize(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *norm,
                                     const crumb_cl_kernel *kernel, const crumb_cl_linear *use, crumb_error *err) {
     char options[CRUMB_CL_OPTIONS_MAX];
@@ -239,7 +239,7 @@ static crumb_status record_tiles(crumb_cl_recorder *r, const crumb_op *op, uint3
     crumb_cl_linear use;
     crumb_cl_variant v;
     CRUMB_TRY(choose(r, op, first, n, norm, gated, &use, &v, err));
-    if (use.x == 8) CRUMB_TRY(record_quantize(r, op, norm, &v.kernel, &use, err));
+    if (use.x == 8 || crumb_cl_linear_scaled(&v.kernel)) CRUMB_TRY(record_quantize(r, op, norm, &v.kernel, &use, err));
     return record_parts(r, op, first, &v.kernel, &use, norm, gated, err);
 }
 

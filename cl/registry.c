@@ -164,6 +164,10 @@ uint64_t crumb_cl_linear_x_place(const crumb_cl_kernel *kernel, uint32_t k_padde
     return first + (to * rows + n % rows) * CRUMB_TILE_K + place % CRUMB_TILE_K;
 }
 
+bool crumb_cl_linear_scaled(const crumb_cl_kernel *kernel) {
+    return strstr(kernel->options, "-D SCALED=1") != NULL;
+}
+
 /* Highest rank first. */
 static const crumb_cl_kernel *select_by_rank(const crumb_cl_linear *use, uint32_t n, const crumb_cl_target *target) {
     size_t n_kernels;
@@ -321,6 +325,8 @@ void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_lin
     size_t length = strlen(out);
     if (kernel->x_rows > 1)
         length += (size_t)snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " -D X_ROWS=%u", kernel->x_rows);
+    if (crumb_cl_linear_scaled(kernel))
+        length += (size_t)snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, "%s", CRUMB_CL_ONLY_SCALES);
     if (kernel->bf16) snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, "%s", CRUMB_CL_BF16_VALUES);
 }
 

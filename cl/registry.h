@@ -115,6 +115,8 @@ bool crumb_cl_linear_joins(const crumb_matrix *a, const crumb_matrix *b);
  * without a sub-group, as small matrices do, the row of the same text that has the most. NULL: nothing fits; with x 8
  * something of the portable rung always fits matrices of K' <= 65536 whose activation groups divide K'. */
 const crumb_cl_kernel *crumb_cl_linear_select(const crumb_cl_linear *use, uint32_t n, const crumb_cl_target *target);
+/* Whether a launch of quantize.cl with CRUMB_CL_ONLY_SCALES finds the rows' largest values for it. */
+bool crumb_cl_linear_scaled(const crumb_cl_kernel *kernel);
 /* Whether one may be taken: to force it by name, to test, to tune. */
 bool crumb_cl_linear_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_cl_target *target);
 /* Work-items of a launch. */
@@ -158,6 +160,7 @@ enum { CRUMB_CL_OPTIONS_MAX = 512 };
 /* Instead of that on devices that lack it (dg2, tgllp): common.cl's crumb_divide. */
 #define CRUMB_CL_ROUND_DIVISION "-D ROUND_DIVISION=1"
 
+#define CRUMB_CL_ONLY_SCALES     " -D ONLY_SCALES=1"
 #define CRUMB_CL_LARGE_REGISTERS "-cl-intel-256-GRF-per-thread"
 /* Of bf16 rows, which have it among their own; and behind it, where they write f32. */
 #define CRUMB_CL_BF16_VALUES " -D VALUES=16"

@@ -42,6 +42,7 @@ static crumb_status copy_activations(crumb_cl_solo *s, crumb_error *err) {
     CRUMB_TRY(copy(s, s->trial->xf, (uint64_t)p->n * p->k * sizeof(float), &s->x, err));
     CRUMB_TRY(copy(s, x->sx, p->n * n_sx * sizeof *x->sx, &s->sx, err));
     CRUMB_TRY(copy(s, x->qsum, p->n * n_groups * sizeof *x->qsum, &s->qsum, err));
+    CRUMB_TRY(crumb_cl_memory_create(s->d, p->n * sizeof(float), "a trial", &s->largest, err));
     return copy(s, &batch, sizeof batch, &s->batch, err);
 }
 
@@ -58,9 +59,9 @@ crumb_status crumb_cl_solo_create(crumb_device *d, const crumb_trial *trial, cru
 }
 
 void crumb_cl_solo_destroy(crumb_cl_solo *s) {
-    crumb_cl_memory *const all[] = {&s->codes,    &s->scales, &s->mins,    &s->supers, &s->super_mins,
-                                    &s->codebook, &s->batch,  &s->x,       &s->q,      &s->sx,
-                                    &s->qsum,     &s->y,      &s->narrow_x};
+    crumb_cl_memory *const all[] = {&s->codes,    &s->scales, &s->mins,     &s->supers, &s->super_mins,
+                                    &s->codebook, &s->batch,  &s->x,        &s->q,      &s->sx,
+                                    &s->qsum,     &s->y,      &s->narrow_x, &s->largest};
     for (size_t i = 0; s->d && i < sizeof all / sizeof *all; i++) crumb_cl_memory_free(s->d, all[i]);
 }
 
@@ -138,6 +139,10 @@ static void arg_local(args *a, uint64_t n_bytes) {
     note(a, crumb_cl_call_set(a->call, a->n, (size_t)n_bytes, NULL));
 }
 
+static const crumb_cl_memory *scales_for(const crumb_cl_solo *s, const crumb_cl_variant *v) {
+    return crumb_cl_linear_scaled(&v->kernel) ? &s->largest : &s->sx;
+}
+
 static void set_linear(const crumb_cl_solo *s, const crumb_cl_variant *v, const crumb_cl_linear *use, args *a) {
     static const crumb_cl_memory none;
     const crumb_matrix *w = use->w;
@@ -149,7 +154,7 @@ static void set_linear(const crumb_cl_solo *s, const crumb_cl_variant *v, const 
     arg_memory(a, &none);
     arg_f32(a, 0);
     arg_memory(a, &s->q);
-    arg_memory(a, &s->sx);
+    arg_memory(a, scales_for(s, v));
     arg_memory(a, &s->qsum);
     arg_memory(a, &s->codebook);
     arg_u32(a, (uint32_t)w->mul);
@@ -175,7 +180,7 @@ static void set_quantize(const crumb_cl_solo *s, const crumb_cl_variant *v, args
     arg_memory(a, &none);
     arg_f32(a, 0);
     arg_memory(a, &s->q);
-    arg_memory(a, &s->sx);
+    arg_memory(a, scales_for(s, v));
     arg_memory(a, &s->qsum);
     arg_local(a, sizeof(int32_t) * (n_groups + (x->row_scale ? 1 : n_groups)));
 }
@@ -220,7 +225,7 @@ static crumb_status run_linear(const crumb_cl_solo *s, const crumb_cl_variant *v
 
 crumb_status crumb_cl_solo_run(crumb_cl_solo *s, const crumb_cl_variant *v, bool whole, double *ns, crumb_error *err) {
     const crumb_cl_linear use = crumb_cl_solo_use(&s->trial->w, &s->trial->params, v->x);
-    const bool quantizes = whole && v->x == 8;
+    const bool scaled = crumb_cl_linear_scaled(&v->kernel), quantizes = scaled || (whole && v->x == 8);
     crumb_cl_event first = NULL, last = NULL;
     *ns = 0;
     if (v->x == 8 && !quantizes) CRUMB_TRY(write_q(s, &v->kernel, err));
@@ -228,8 +233,8 @@ crumb_status crumb_cl_solo_run(crumb_cl_solo *s, const crumb_cl_variant *v, bool
     s->narrow_y = v->kernel.bf16;
     crumb_cl_code code = crumb_cl_queue_finish(s->d, s->d->queue); /* what was written there comes first */
     if (code != CRUMB_CL_OK) return crumb_cl_fail(err, s->d->label, "copying to the device", code);
-    crumb_status status = quantizes ? run_quantize(s, v, &use, &first, err) : CRUMB_OK;
-    if (quantizes) s->q_order = 0;
+    crumb_status status = quantizes ? run_quantize(s, v, &use, whole ? &first : NULL, err) : CRUMB_OK;
+    if (quantizes && !scaled) s->q_order = 0;
     if (status == CRUMB_OK) status = run_linear(s, v, &use, &last, err);
     code = crumb_cl_queue_finish(s->d, queue_of(s));
     *ns = crumb_cl_events_ns(s->d, first, last);

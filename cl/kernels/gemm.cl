@@ -23,6 +23,8 @@
  *                      and X_GROUP of 32 or more; an operand, once put together, then meets 64 rows, 16 after 16
  *   -D IN_REGISTERS=0|1  1: with SUB_GROUP=16, X=32, X_GROUP=0, INPUT=0, X_ORDER=8, SLICES=1: quantize in registers; TM is
  *                      1 or 2
+ *   -D SCALED=0|1      with IN_REGISTERS=1: 1: sx is the largest |x| of each row, by quantize.cl with ONLY_SCALES; 0: each
+ *                      work-group looks for it
  *   -D ACROSS=n        sub-groups of a work-group that take other tile-rows
  *   -D SLICES=n        sub-groups of a work-group that divide K: n > 1 with ACROSS=1 and X_GROUP=0 alone, since floats of
  *                      groups are added in their order

@@ -14,8 +14,12 @@
  *     qsum    out: int32 [N][K'/X_GROUP], or [N] with X_GROUP=0
  *     scratch local memory: 4 * (scales of a row + sums of a row) bytes
  *
+ * With ONLY_SCALES=1 (X_GROUP=0, INPUT=0) only sx is written, and is the largest |x| of each row: for a linear layer that
+ * quantizes by itself (gemm.cl, SCALED), whose work-groups would each look for it.
+ *
  * Work-groups: one per row; local size -D WG=n (a power of 2, default 128).
- * Options: BITS, X_PAIRS, X_GROUP, ROW_SCALE, INPUT (common.cl), -D X_ROWS=1|8 (1 where left out).
+ * Options: BITS, X_PAIRS, X_GROUP, ROW_SCALE, INPUT (common.cl), -D X_ROWS=1|8 (1 where left out), -D ONLY_SCALES=0|1 (0 where
+ * left out).
  * Result: exactly cpu/ref/quantize.c's; with INPUT=1 as near as the norm (norm.cl). */
 #ifndef WG
 #define WG 128
@@ -32,6 +36,13 @@ quantize_rows(global const crumb_batch *batch, uint on_outputs, uint k, global c
     if (n >= N_OF(batch, on_outputs)) return;
     uint n_groups = GROUPS_OF(4 * n_ints), n_scales = ROW_SCALE ? 1 : n_groups;
     local int *largest = scratch, *sums = scratch + n_scales;
+#if ONLY_SCALES
+    if (get_local_id(0) == 0) scratch[0] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    find_largest(x + (size_t)n * k, aux, 1, k, n_ints, scratch);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (get_local_id(0) == 0) sx[n] = as_float(scratch[0]);
+#else
     global const crumb_aux *own_aux = INPUT >= 2 ? aux + (size_t)n * k : aux;
     q += (size_t)(n / X_ROWS * X_ROWS) * n_ints + n % X_ROWS * (TILE_K / 4);
     quantize_row(x + (size_t)n * k, own_aux, eps, k, n_ints, sum_scratch, largest, sums, q, X_ROWS * (TILE_K / 4));
@@ -39,4 +50,5 @@ quantize_rows(global const crumb_batch *batch, uint on_outputs, uint k, global c
         qsum[(size_t)n * n_groups + g] = sums[g];
         if (g < n_scales) sx[(size_t)n * n_scales + g] = quantizer_of(as_float(largest[g]), ROW_SCALE).sx;
     }
+#endif
 }

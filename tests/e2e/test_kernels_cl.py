@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-from command import MODEL, CommandTest, crumb
+from command import MODEL, SOURCE, CommandTest, crumb
 
 KERNEL = "linear_u2_gemv__portable"
 SMALL = ["--backend", "cl", "--filter", KERNEL, "--bits", "1.58", "--shape", "48x256x1"]
@@ -123,6 +123,28 @@ class OpenCl(CommandTest):
         """Where a layer before the runtime has matrix instructions in software."""
         self.run_matrix_op("dense")
         self.assertRegex(self.succeeds("kernels", "test", "--backend", "cl", "--op", "split").stdout, "split +ok")
+
+    def test_matrix_scales(self):
+        """The kernel whose scales another has found before: right, and taken by a plan for which it was tuned."""
+        if self.gpu["target"] != "dpas":
+            self.skipTest("the device has no matrix instructions")
+        kernel = "gemm_u2_8x256_scaled__dpas16"
+        one = ["--backend", "cl", "--filter", kernel, "--bits", "1.58", "--shape", "48x256x33"]
+        self.assertRegex(self.succeeds("kernels", "test", *one).stdout, kernel + r" +ok")
+        record = json.loads(self.succeeds("tune", *one, "--tuning", self.database, "--budget", "1s", "--json").stdout)
+        self.assertGreater(record["candidates"], 5)
+        lines = self.path("lines")
+        with open(lines, "w", encoding="utf-8") as f:  # as if it had been measured, which takes long here
+            forced = record | {"kernel": kernel, "knobs": "", "ratio": 0.01, "ns": 1000, "rounds": 15}
+            f.write(json.dumps({k: v for k, v in forced.items() if k not in ("candidates", "measured", "wrong")}) + "\n")
+        self.succeeds("tune", "import", lines, "--backend", "cl", "--tuning", self.database)
+        model = os.path.join(SOURCE, "tests", "oracle", "models", "llama-i2_s.gguf")  # whose o has no norm before it
+        run = ["run", "-m", model, "--device", "gpu0", "--target", "cl:dpas+exact", "--verify", "off", "-ub", "32", "-n", "4",
+               "--temp", "0", "-p", "Once upon a time there was a little girl who had a dog and a cat and a bird and a fish"]
+        tuned = self.succeeds(*run, "-v", "--tuning", self.database)
+        plan = next(line for line in tuned.stderr.splitlines() if "a plan for 32 rows is " in line)
+        self.assertIn(kernel, plan)
+        self.assertEqual(tuned.stdout, self.succeeds(*run, "--tuning", "none").stdout)
 
     def test_other_ops_are_timed(self):
         run = ["kernels", "perf", "--backend", "cl", "--filter", "gated", "--shape", "1x512x3", "--rounds", "2"]

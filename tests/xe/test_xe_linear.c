@@ -215,6 +215,17 @@ static size_t groups_of(const layer *c) {
     return n_groups;
 }
 
+/* What the kernel that finds scales leaves in sx. */
+static void find_scales(const layer *c, cl_mem batch, cl_mem x, cl_mem sx) {
+    char options[CRUMB_CL_OPTIONS_MAX];
+    crumb_cl_quantize_options(c->kernel, &c->use, 0, options);
+    assert_non_null(strstr(options, CRUMB_CL_ONLY_SCALES));
+    cl_kernel kernel = crumb_xe_kernel(&device, "quantize.cl", options, false, "quantize_rows");
+    crumb_xe_args(kernel, 0, "buubbfbbbl", batch, 1u, c->trial.w.k, x, NULL, 0.0, NULL, sx, NULL, sizeof(int32_t));
+    crumb_xe_run(&device, kernel, 128, c->n + 1, 1, 1);
+    clReleaseKernel(kernel);
+}
+
 /* y[part] [n][m], 0xa5 where the kernel wrote nothing. */
 static void run_layer(const layer *c, float *y[3]) {
     char options[CRUMB_CL_OPTIONS_MAX];
@@ -234,6 +245,7 @@ static void run_layer(const layer *c, float *y[3]) {
     cl_mem sx = crumb_xe_buffer(&device, q->sx, (size_t)c->n * (q->row_scale ? 1 : n_groups) * sizeof(float));
     cl_mem qsum = crumb_xe_buffer(&device, q->qsum, (size_t)c->n * n_groups * sizeof(int32_t));
     cl_mem add = c->has_add ? upload_values(c->trial.add, n_y, narrow_y) : NULL;
+    if (crumb_cl_linear_scaled(c->kernel)) find_scales(c, batch, x, sx);
     crumb_xe_args(kernel, 0, "buubbfbbbbiibl", batch, 1u, w->k, x, aux, (double)c->eps, codes_buffer, sx, qsum,
                   b.codebook, (int)w->mul, (int)w->sub, add, (size_t)crumb_cl_linear_scratch_bytes(c->kernel, &c->use));
     for (uint32_t i = 0; i < c->use.n_parts; i++) {

@@ -239,6 +239,26 @@ static void quantization_equals_reference(void **state) {
     }
 }
 
+/* ONLY_SCALES: a row's largest value, whatever its sign, and nothing else written. */
+static void scales_alone_are_the_largest_values(void **state) {
+    (void)state;
+    enum { K = 333 };
+    float *x = crumb_xe_random_floats(CRUMB_XE_ROWS * K, 3), want[CRUMB_XE_ROWS] = {0};
+    for (int i = 0; i < CRUMB_XE_ROWS * K; i++) want[i / K] = fmaxf(want[i / K], fabsf(x[i]));
+    cl_mem batch = crumb_xe_batch_of(NULL, NULL, 0), values = crumb_xe_upload(x, CRUMB_XE_ROWS * K * sizeof *x),
+           scales = crumb_xe_upload(NULL, sizeof want);
+    cl_kernel kernel =
+        crumb_xe_kernel_of(CRUMB_CL_QUANTIZE, "-D BITS=8 -D X_GROUP=0 -D ROW_SCALE=1 -D INPUT=0" CRUMB_CL_ONLY_SCALES);
+    crumb_xe_args(kernel, 0, "buubbfbbbl", batch, 0u, (uint32_t)K, values, NULL, 0.0, NULL, scales, NULL,
+                  sizeof(int32_t));
+    crumb_xe_run(&crumb_xe_tested, kernel, 128, CRUMB_XE_ROWS + 1, 1, 1);
+    crumb_xe_check_buffer(scales, want, CRUMB_XE_ROWS, "scales alone");
+    clReleaseKernel(kernel);
+    clReleaseMemObject(batch);
+    clReleaseMemObject(values);
+    free(x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_equal_reference),
@@ -248,6 +268,7 @@ int main(void) {
         cmocka_unit_test(gather_takes_columns_in_any_order),
         cmocka_unit_test(top_finds_the_largest),
         cmocka_unit_test(quantization_equals_reference),
+        cmocka_unit_test(scales_alone_are_the_largest_values),
         cmocka_unit_test(crumb_xe_rough_division_is_rounded),
         cmocka_unit_test(crumb_xe_rounding_to_bf16_equals_reference),
         cmocka_unit_test(crumb_xe_embeddings_equal_reference),

@@ -37,9 +37,13 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
 #if IN_REGISTERS
     local int largest[TOKENS];
     local float row_sx[TOKENS];
+#if SCALED
+    for (uint t = get_local_id(0); t < TOKENS; t += SIZE) largest[t] = t <= o.last ? as_int(sx[o.first + t]) : 0;
+#else
     for (uint t = get_local_id(0); t < TOKENS; t += SIZE) largest[t] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint t = 0; t <= o.last; t++) find_largest(x + (size_t)(o.first + t) * k, aux, 1, k, o.k_padded / 4, largest + t);
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint t = get_local_id(0); t < TOKENS; t += SIZE) row_sx[t] = quantizer_of(as_float(largest[t]), ROW_SCALE).sx;
     barrier(CLK_LOCAL_MEM_FENCE);
