@@ -25,8 +25,8 @@ typedef struct crumb_cl_api {
 extern const crumb_cl_api crumb_cl_api_used;
 
 typedef int crumb_cl_code;
-/* STUCK is no driver's: the device has not answered in time (cl/limit.h). */
-enum { CRUMB_CL_OK = 0, CRUMB_CL_STUCK = 0x6fffffff };
+/* STUCK: the device has not answered in time (cl/limit.h). It is Level Zero's NOT_READY, and no error of OpenCL's. */
+enum { CRUMB_CL_OK = 0, CRUMB_CL_STUCK = 1 };
 
 /* "CL_OUT_OF_RESOURCES"; the number where it has no name. Valid until the thread's next call. */
 const char *crumb_cl_error_name(crumb_cl_code code);

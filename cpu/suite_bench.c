@@ -198,7 +198,7 @@ static size_t lay_input_out(crumb_kernel_bench *b, crumb_linear_args *args, void
     args->x.q = take_input(b, n_codes, &at);
     args->x.qsum = take_input(b, n_groups * sizeof(int32_t), &at);
     args->x.sx = take_input(b, (args->x.row_scale ? args->n : n_groups) * sizeof(float), &at);
-    args->x.interleaved = take_input(b, n_codes, &at);
+    args->x.interleaved = take_input(b, n_codes * CRUMB_INTERLEAVE_BYTES, &at);
     args->x.reach = take_input(b, n_codes / CRUMB_TILE_K * CRUMB_Q8_REACH * sizeof(uint16_t), &at);
     const bool has_tables = b->row->layout && b->row->layout->prepare;
     *tables = take_input(b, has_tables ? b->row->layout->prepared_bytes(args) : 0, &at);

@@ -92,14 +92,6 @@ typedef struct opening {
     crumb_engine_advice *advice; /* the model's, once it is open */
 } opening;
 
-static void remember_lower(const crumb_model *m, const char *lower, const char *why) {
-    const crumb_engine_unit *u = &m->units[0];
-    crumb_engine_lowered found;
-    snprintf(found.target, sizeof found.target, "%.31s", lower);
-    snprintf(found.why, sizeof found.why, "%.620s", why);
-    crumb_engine_remember_target(u->backend->name, u->info.detail, u->info.kernels, &found);
-}
-
 /* What an attempt has found out. */
 typedef struct finding {
     char lower[32];  /* the target for the next one, where another may do better; else empty */
@@ -111,13 +103,25 @@ static finding find_fault(crumb_engine_unit *u, crumb_status status) {
     finding f = {.is_kernels = status == CRUMB_ERR_VERIFY};
     if (status != CRUMB_ERR_VERIFY && status != CRUMB_ERR_DEVICE) return f;
     u->backend->device.get_info(u->device, &u->info);
-    f.is_kernels = f.is_kernels || u->info.refused;
+    f.is_kernels = !u->info.stuck && (f.is_kernels || u->info.refused);
     if (!u->info.stuck) memcpy(f.lower, u->info.lower_target, sizeof f.lower);
     return f;
 }
 
-/* One attempt. */
-static crumb_status open_with(const opening *o, const char *target, crumb_model **out, finding *found,
+/* Later runs begin at the rung that this one has come to, if what lies above was at fault each time, the last one for
+ * `why`, and it has been checked: it computes rightly, or there is none below. */
+static void remember_rung(const crumb_model *m, const char *target, const char *why, crumb_status status,
+                          const finding *found) {
+    const crumb_engine_unit *u = &m->units[0];
+    crumb_engine_lowered lowered;
+    if (status != CRUMB_OK && !(found->is_kernels && !*found->lower)) return;
+    snprintf(lowered.target, sizeof lowered.target, "%.31s", target);
+    snprintf(lowered.why, sizeof lowered.why, "%.620s", why);
+    crumb_engine_remember_target(u->backend->name, u->info.detail, u->info.kernels, &lowered);
+}
+
+/* One attempt. `why`: what the rung above the target has done, where all above it are at fault; else NULL. */
+static crumb_status open_with(const opening *o, const char *target, const char *why, crumb_model **out, finding *found,
                               crumb_error *err) {
     const crumb_model_params *params = o->params;
     *found = (finding){.is_kernels = false};
@@ -136,6 +140,7 @@ static crumb_status open_with(const opening *o, const char *target, crumb_model 
         if (status == CRUMB_OK && o->choice.automatic) status = try_session(m, err);
         *found = find_fault(&m->units[0], status);
     }
+    if (why) remember_rung(m, target, why, status, found);
     if (status == CRUMB_OK) {
         *out = m;
         return CRUMB_OK;
@@ -145,21 +150,18 @@ static crumb_status open_with(const opening *o, const char *target, crumb_model 
     return status;
 }
 
-/* Goes down the device's ladder of kernels as long as they may be at fault and nobody asked for them by name. Later
- * runs begin where this one ends, if what lies above was at fault each time, and this has been checked. */
+/* Goes down the device's ladder of kernels as long as they may be at fault and nobody asked for them by name. */
 static crumb_status open_on(const opening *o, crumb_model **out, crumb_error *err) {
     const crumb_model_params *params = o->params;
     char target[32] = "";
     const char *named = named_target(params);
     bool is_kernels = params->verify != CRUMB_VERIFY_NEVER;
-    crumb_error why = {0}, reason = {0}; /* of the last attempt that failed, and of this one */
+    crumb_error why = {0}, reason = {0}; /* of the last attempt, and of this one */
     for (;; why = reason) {
         finding found;
-        crumb_status status = open_with(o, *target ? target : named, out, &found, &reason);
-        if (status == CRUMB_OK) {
-            if (*target && is_kernels) remember_lower(*out, target, why.message);
-            return CRUMB_OK;
-        }
+        crumb_status status =
+            open_with(o, *target ? target : named, *target && is_kernels ? why.message : NULL, out, &found, &reason);
+        if (status == CRUMB_OK) return CRUMB_OK;
         if (named || !*found.lower) {
             if (err) *err = reason;
             return status;
