@@ -130,6 +130,9 @@ static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
     if (kernel->bits == 6 && kernel->sub_group == 8 && group > 32) return false; /* nor such groups: they would spill */
     /* Two loops, of which each puts together operands of 8 registers from two loads, beside 128 of sums: they spill. */
     if (kernel->bits == 8 && kernel->sub_group == 8 && use->gated && sum_blocks(kernel) > 8) return false;
+    /* The same where parts of K are added up, beside the division of dg2, which has none that is exact. */
+    if ((kernel->bits == 3 || kernel->bits == 4) && kernel->sub_group == 8 && use->gated && kernel->slices > 1)
+        return false;
     if (group == 16) return sum_blocks(kernel) <= 8; /* beside them, codes of all tile-rows and two groups' numbers */
     return !group || group == 32 || group == 64 || group == 128;
 }

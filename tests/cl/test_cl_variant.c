@@ -160,6 +160,21 @@ static void gates_of_8_bits_have_a_smaller_tile(void **state) {
     assert_false(crumb_cl_linear_fits(find("gemm_u8_32x32__dpas8"), &use, &target));
 }
 
+/* Beside a division made exact, sums of parts of K and two loops of 3 or 4 bits would spill there as well. */
+static void gates_of_3_and_4_bits_do_not_split_k(void **state) {
+    (void)state;
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 8, 64 << 10, 1024, 32, false, false, false};
+    crumb_matrix w = {.bits = 4, .mul = 1, .m = 640, .k = 2560, .group = 2560};
+    crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 2, .x = 8};
+    assert_string_equal(crumb_cl_linear_select(&use, 32, &target)->name, "gemm_u4_8x64_split__dpas8");
+    use.gated = 1;
+    assert_int_equal(crumb_cl_linear_select(&use, 32, &target)->slices, 1);
+    w.bits = 3;
+    assert_int_equal(crumb_cl_linear_select(&use, 32, &target)->slices, 1);
+    w.bits = 2;
+    assert_string_equal(crumb_cl_linear_select(&use, 32, &target)->name, "gemm_u2_8x64_split__dpas8");
+}
+
 /* Where a work-group of the kernel of highest rank has so many rows of weights that cores would have none. */
 static void small_matrices_split_k(void **state) {
     (void)state;
@@ -261,6 +276,7 @@ int main(void) {
         cmocka_unit_test(gemm_splits_columns_or_rows),
         cmocka_unit_test(codes_made_in_registers_feed_eight),
         cmocka_unit_test(gates_of_8_bits_have_a_smaller_tile),
+        cmocka_unit_test(gates_of_3_and_4_bits_do_not_split_k),
         cmocka_unit_test(small_matrices_split_k),
         cmocka_unit_test(codes_of_16_gib_are_counted_rightly),
         cmocka_unit_test(values_in_bf16_take_their_rows),

@@ -52,7 +52,7 @@ class Small(unittest.TestCase):
                          r"55 layers run there, the others on the CPU")
 
     def test_a_context_that_does_not_fit(self):
-        done = self.tell("--device", "gpu0", "-c", "4000000")
+        done = self.tell("--device", "gpu0", "-ngl", "99", "-c", "4000000")
         self.assertEqual(done.returncode, 5, done.stderr)
         self.assertRegex(done.stderr, rf"the KV cache takes {MIB} MiB, and the device allocates at most 256.0 MiB at once")
 
