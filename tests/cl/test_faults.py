@@ -160,7 +160,7 @@ class Faults(unittest.TestCase):
         log, explains = Path(self.folder.name, "calls of one that is explained"), ("--explain", "--profile", "lnl", "-t", "1")
         undisturbed = self.run_crumb(*explains, CRUMB_FAULT_LOG=str(log))
         self.assertRegex(undisturbed.stderr, "explain: layers: gpu0\n.*explain: prefill on gpu0")
-        done = self.run_crumb(*explains, "-v", CRUMB_FAULT=f"{len(log.read_text().split()) * 9 // 10}:lost")
+        done = self.run_crumb(*explains, "-v", CRUMB_FAULT=f"{len(log.read_text().splitlines()) * 9 // 10}:lost")
         self.assertEqual(self.check(done, "explained", self.right_of_five), "taken over")
         self.assertRegex(done.stderr, "explain: layers: cpu\n.*explain: gpu0 has failed; prefill on cpu: .*; decode on cpu: ")
         self.assertRegex(done.stderr, "explain: as it runs, that prompt should take [0-9.]+ ms")
