@@ -147,7 +147,7 @@ static crumb_status time_plan(const trial *t, int kind, int n, double *ns, crumb
     const uint32_t n_rows = n == ONE_ROW ? 1 : t->bench->many;
     crumb_plan *timed = t->plans[kind][n];
     crumb_plan_times times = {.n_replays = 0};
-    for (crumb_value v = 0; v < (kind == DENSE ? 1 : 3); v++)
+    for (crumb_value v = 0, end = kind == DENSE ? 1 : 3; v < end; v++)
         CRUMB_TRY(backend->plan.write(timed, v, t->x, n_rows, err));
     backend->plan.measure(timed, &times);
     const crumb_status status = backend->plan.replay(timed, n == ONE_ROW ? &last : t->rows, n_rows, err);
