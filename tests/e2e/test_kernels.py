@@ -78,8 +78,6 @@ class Kernels(CommandTest):
                 self.assertTrue(row["cold"])
                 self.assertGreater(row["warm_ns"], 0)
                 self.assertIn(row["limit"], ("-",) if op == "quantize" else ("bandwidth", "compute", "port", "latency"))
-        # What fits the first cache takes a multiple of the time from memory.
-        self.assertGreater(sum(row["ns"] for row in ops["norm"]), 1.3 * sum(row["warm_ns"] for row in ops["norm"]))
         peaks = {row["kernel"]: row["peak_gops"] > 0 for row in ops["attention"]}
         self.assertEqual(peaks, {"attention_f16__avx2": False, "attention_q8__avx2": True})
         text = self.succeeds(*run, "--op", "attention", "--shape", "300x256x1").stdout
