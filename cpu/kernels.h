@@ -155,8 +155,8 @@ uint32_t crumb_cpu_index_bits(crumb_isa isa);
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa);
 crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa); /* NULL: the tier's GEMM reads q */
 uint32_t crumb_cpu_interleave_bytes(crumb_isa isa, unsigned bits);
-/* Scratch bytes per thread that any kernel may need for this matrix and these knobs, whatever n. */
-size_t crumb_cpu_kernel_scratch(const crumb_matrix *w, const crumb_cpu_knobs *knobs);
+/* Scratch bytes per thread that any kernel may need for this matrix, up to n rows of activations and these knobs. */
+size_t crumb_cpu_kernel_scratch(const crumb_matrix *w, uint32_t n, const crumb_cpu_knobs *knobs);
 
 /* Prototypes of every row. */
 #define CRUMB_CPU_KERNEL(name, op, bits, type, acts, isa, max_n, rank, bound, fn)     crumb_linear_fn fn;

@@ -74,7 +74,7 @@ size_t crumb_cpu_knobs_scratch(const crumb_matrix *w) {
     size_t most = 0;
     for (size_t i = 0; i < crumb_cpu_knobs_count(CRUMB_CPU_GEMM); i++) {
         const crumb_cpu_knobs knobs = crumb_cpu_knobs_candidate(CRUMB_CPU_GEMM, i);
-        size_t n_bytes = crumb_cpu_kernel_scratch(w, &knobs);
+        size_t n_bytes = crumb_cpu_kernel_scratch(w, UINT32_MAX, &knobs);
         if (n_bytes > most) most = n_bytes;
     }
     return most;

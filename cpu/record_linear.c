@@ -134,7 +134,8 @@ static crumb_status choose_kernels(crumb_recorder *r, const crumb_op *op, crumb_
     }
     if (r->p->device->tuning && w->bits) CRUMB_TRY(apply_tuning(r, act, range, err));
     for (int many = 0; many < 2; many++) {
-        size_t n_bytes = crumb_cpu_kernel_scratch(w, &range->knobs[many]);
+        const uint32_t most = many || r->p->max_rows < CRUMB_SMALL_N ? r->p->max_rows : CRUMB_SMALL_N;
+        const size_t n_bytes = crumb_cpu_kernel_scratch(w, most, &range->knobs[many]);
         if (n_bytes > r->p->kernel_scratch_bytes) r->p->kernel_scratch_bytes = n_bytes;
     }
     return CRUMB_OK;

@@ -101,9 +101,9 @@ uint32_t crumb_cpu_interleave_bytes(crumb_isa isa, unsigned bits) {
     return isa == CRUMB_ISA_AVX2 && bits == 8 ? 2 : 1;
 }
 
-size_t crumb_cpu_kernel_scratch(const crumb_matrix *w, const crumb_cpu_knobs *knobs) {
+size_t crumb_cpu_kernel_scratch(const crumb_matrix *w, uint32_t n, const crumb_cpu_knobs *knobs) {
     uint32_t k_padded = (uint32_t)crumb_round_up(w->k, CRUMB_TILE_K);
     size_t row = k_padded * sizeof(float); /* one decoded row, for float activations */
-    size_t gemm = w->bits ? crumb_gemm_scratch_bytes(k_padded, knobs) : 0;
+    size_t gemm = w->bits ? crumb_gemm_scratch_bytes(n, k_padded, knobs) : 0;
     return row > gemm ? row : gemm;
 }

@@ -57,10 +57,11 @@ static inline uint32_t crumb_gemm_block_columns(uint32_t n, uint32_t k_padded, c
     return n < even ? n : even;
 }
 
-/* Scratch bytes per thread for any n: panels, scales and mins of a chunk, then per column its activations, sums
- * and accumulators of a strip, three words per group of 16, and reach and spans per 32-block. */
-static inline size_t crumb_gemm_scratch_bytes(uint32_t k_padded, const crumb_cpu_knobs *knobs) {
+/* Scratch bytes per thread for up to n rows of activations: panels, scales and mins of a chunk, then per column its
+ * activations, sums and accumulators of a strip, three words per group of 16, and reach and spans per 32-block. */
+static inline size_t crumb_gemm_scratch_bytes(uint32_t n, uint32_t k_padded, const crumb_cpu_knobs *knobs) {
     size_t columns = crumb_gemm_most_columns(k_padded, knobs), strip = CRUMB_STRIP_TILES * CRUMB_TILE_ROWS * 4;
+    if (n < columns) columns = crumb_round_up(n, CRUMB_INTERLEAVE_ROWS);
     return GEMM_PANEL * GEMM_MAX_PANELS + GEMM_CHUNK_GROUPS * strip * 2 +
            columns * (strip * 2 + (size_t)k_padded * CRUMB_INTERLEAVE_BYTES + k_padded / 16 * 12 +
                       k_padded / CRUMB_TILE_K * (CRUMB_Q8_REACH + 1) * 2);

@@ -127,8 +127,10 @@ static void columns_follow_l2(void **state) {
         assert_int_equal(crumb_gemm_most_columns(2048, &no_knobs), cases[i].at_2048);
         assert_int_equal(crumb_gemm_most_columns(8192, &no_knobs), cases[i].at_8192);
         assert_int_equal(crumb_gemm_most_columns(2048, &(crumb_cpu_knobs){.columns = 132}), 132);
-        assert_true(crumb_gemm_scratch_bytes(8192, &no_knobs) >= scratch);
-        scratch = crumb_gemm_scratch_bytes(8192, &no_knobs);
+        assert_true(crumb_gemm_scratch_bytes(512, 8192, &no_knobs) >= scratch);
+        scratch = crumb_gemm_scratch_bytes(512, 8192, &no_knobs);
+        assert_true(crumb_gemm_scratch_bytes(32, 8192, &no_knobs) < scratch);
+        assert_true(crumb_gemm_scratch_bytes(UINT32_MAX, 8192, &no_knobs) >= scratch);
     }
     crumb_caches_set(NULL);
 }
