@@ -230,10 +230,10 @@ static crumb_status take_memory(crumb_cl_recorder *r, const shared_bytes *most, 
 
 /* ---- ops ----------------------------------------------------------------------------------------------------- */
 
-static crumb_status record_linear(crumb_cl_recorder *r, size_t *index, const crumb_op *norm, crumb_error *err) {
+static crumb_status record_linear(crumb_cl_recorder *r, size_t *index, const crumb_op *made, crumb_error *err) {
     const crumb_op *op = &r->desc->ops[*index];
     const crumb_op *gated = crumb_cl_gated_folds(r, *index) ? op + 1 : NULL;
-    CRUMB_TRY(crumb_cl_record_linear(r, op, norm, gated, err));
+    CRUMB_TRY(crumb_cl_record_linear(r, op, made, gated, err));
     if (!gated) return CRUMB_OK;
     for (int i = 0; i < 2; i++)
         if (op->linear.part[i].out != gated->gated.out) r->p->values[op->linear.part[i].out].readable = false;
@@ -287,6 +287,17 @@ static crumb_status record_norm(crumb_cl_recorder *r, size_t *index, crumb_error
     return record_linear(r, index, op, err);
 }
 
+/* A gate that no linear op before it computes. */
+static crumb_status record_gate(crumb_cl_recorder *r, size_t *index, crumb_error *err) {
+    const crumb_op *op = &r->desc->ops[*index];
+    bool quantized;
+    CRUMB_TRY(crumb_cl_gate_is_quantized(r, *index, &quantized, err));
+    if (!quantized) return crumb_cl_record_gated(r, op, err);
+    r->p->values[op->gated.out].readable = false;
+    ++*index;
+    return record_linear(r, index, op, err);
+}
+
 /* Records op *index, and those after it that are folded in; leaves *index at the last one. */
 static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *err) {
     const crumb_op *op = &r->desc->ops[*index];
@@ -299,7 +310,7 @@ static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *
     case CRUMB_OP_ATTENTION:
         CRUMB_TRY(crumb_cl_record_rope_store(r, &(crumb_cl_turn){.attention = op}, err));
         return crumb_cl_record_attention(r, op, err);
-    case CRUMB_OP_GATED: return crumb_cl_record_gated(r, op, err);
+    case CRUMB_OP_GATED: return record_gate(r, index, err);
     case CRUMB_OP_SELECT: r->after_select = true; return crumb_cl_record_select(r, op, err);
     case CRUMB_OP_TOP: return crumb_cl_record_top(r, op, err);
     case CRUMB_OP_PLACE: return crumb_cl_record_place(r, op, err);

@@ -93,8 +93,12 @@ crumb_status crumb_cl_record_attention(crumb_cl_recorder *r, const crumb_op *op,
 /* Whether op `index`, a norm, can be part of the linear op behind it, and op `index`, linear, of the gate behind it. */
 bool crumb_cl_norm_folds(const crumb_cl_recorder *r, size_t index);
 bool crumb_cl_gated_folds(const crumb_cl_recorder *r, size_t index);
-/* `norm` and `gated` are the ops folded in, or NULL. */
-crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *norm,
+/* Whether op `index`, a gate, becomes part of the launch that quantizes for the linear op behind it. Fails only where
+ * what has been tuned cannot be read. */
+crumb_status crumb_cl_gate_is_quantized(const crumb_cl_recorder *r, size_t index, bool *out, crumb_error *err);
+/* `made`, a norm or gate before it, and `gated`, the gate behind it, are the ops folded in, or NULL. Behind a gate all
+ * parts are low-bit weights whose activations are quantized. */
+crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *made,
                                     const crumb_op *gated, crumb_error *err);
 /* The kernel on matrix instructions for dense weights, or NULL: the weights are of another kind, or there is none. */
 const crumb_cl_kernel *crumb_cl_dense_kernel(const crumb_cl_recorder *r, const crumb_matrix *w);

@@ -43,6 +43,28 @@ static bool prepares(const crumb_cl_recorder *r, const crumb_op *op, const crumb
     return quantizes(op, w) || crumb_cl_dense_kernel(r, w);
 }
 
+/* How many parts from `first` on have one launch. */
+static uint32_t alike_from(const crumb_op *op, uint32_t first) {
+    const crumb_linear_part *part = &op->linear.part[first];
+    uint32_t n = 1;
+    while (first + n < op->linear.n_parts && alike(op, part->w, part[n].w)) n++;
+    return n;
+}
+
+static uint32_t tiles_of(const crumb_linear_part *part) {
+    return (uint32_t)crumb_div_up(part->m1, CRUMB_TILE_ROWS) - part->m0 / CRUMB_TILE_ROWS;
+}
+
+/* FN of crumb_gated. */
+static uint32_t fn_option(const crumb_op *gated) {
+    return gated->gated.fn == CRUMB_ACT_FN_SILU ? 1 : 2;
+}
+
+/* INPUT: `made` is the norm or gate that is computed where its result is quantized, or NULL. */
+static uint32_t input_option(const crumb_op *made) {
+    return !made ? 0 : made->kind == CRUMB_OP_RMS_NORM ? 1 : 1 + fn_option(made);
+}
+
 static void keep_most(uint64_t *most, uint64_t n_bytes) {
     if (n_bytes > *most) *most = n_bytes;
 }
@@ -77,6 +99,53 @@ bool crumb_cl_norm_folds(const crumb_cl_recorder *r, size_t index) {
     return crumb_op_only_next_reads(r->desc, index, norm->norm.out);
 }
 
+/* A linear op's `first` part and those alike behind it, as a kernel is asked for. `made`: what is quantized. */
+static crumb_cl_linear use_of(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
+                              const crumb_op *made, const crumb_op *gated) {
+    crumb_cl_linear use = {.w = op->linear.part[first].w,
+                           .act = op->linear.act,
+                           .act_group = op->linear.act_group,
+                           .n_parts = n,
+                           .gated = gated ? fn_option(gated) : 0,
+                           .x = 8,
+                           .f32_results = *crumb_cl_results_option(r, op->linear.part[first].out) != 0,
+                           .input = input_option(made)};
+    for (uint32_t i = first; i < first + (gated ? 1 : n); i++) use.tiles += tiles_of(&op->linear.part[i]);
+    return use;
+}
+
+/* Whether all parts find their codes in memory: `crumb tune` has not found for any that it should quantize by itself,
+ * in each work-group, where a gate would be computed over and over. */
+static crumb_status reads_codes(const crumb_cl_recorder *r, const crumb_op *op, bool *out, crumb_error *err) {
+    *out = true;
+    for (uint32_t i = 0, n; *out && i < op->linear.n_parts; i += n) {
+        crumb_cl_variant v;
+        bool tuned;
+        n = alike_from(op, i);
+        crumb_cl_linear use = use_of(r, op, i, n, NULL, NULL);
+        CRUMB_TRY(crumb_cl_tuned_find(r->p->device, &use, crumb_cl_most_rows(r), &v, &tuned, err));
+        *out = !tuned || use.x == 8;
+    }
+    return CRUMB_OK;
+}
+
+/* bf16: the gate's results would not be rounded where they are codes at once, and must not depend on what is tuned. */
+crumb_status crumb_cl_gate_is_quantized(const crumb_cl_recorder *r, size_t index, bool *out, crumb_error *err) {
+    const crumb_value_info *values = r->desc->values;
+    const crumb_op *gate = &r->desc->ops[index], *linear = gate + 1;
+    *out = false;
+    if (index + 1 >= r->desc->n_ops || linear->kind != CRUMB_OP_LINEAR || linear->linear.x != gate->gated.out)
+        return CRUMB_OK;
+    if (r->p->device->ladder.bf16 || !crumb_op_only_next_reads(r->desc, index, gate->gated.out)) return CRUMB_OK;
+    for (int i = 0; i < linear->linear.n_parts; i++) { /* every quantizing launch gates by itself, also behind others */
+        const crumb_linear_part *part = &linear->linear.part[i];
+        const uint32_t slot = values[part->out].slot;
+        if (!quantizes(linear, part->w)) return CRUMB_OK;
+        if (slot == values[gate->gated.gate].slot || slot == values[gate->gated.up].slot) return CRUMB_OK;
+    }
+    return reads_codes(r, linear, out, err);
+}
+
 bool crumb_cl_gated_folds(const crumb_cl_recorder *r, size_t index) {
     const crumb_op *linear = &r->desc->ops[index], *gated = linear + 1;
     if (index + 1 >= r->desc->n_ops || gated->kind != CRUMB_OP_GATED || linear->linear.n_parts != 2) return false;
@@ -93,30 +162,40 @@ static void set_time(crumb_cl_builder *b) {
     b->launch->time = b->r->after_select ? CRUMB_CL_TIME_HEAD : CRUMB_CL_TIME_LINEAR;
 }
 
+/* The value that a launch begins with which quantizes: x. */
+static crumb_value source_of(const crumb_op *op, const crumb_op *made) {
+    return !made ? op->linear.x : made->kind == CRUMB_OP_RMS_NORM ? made->norm.x : made->gated.gate;
+}
+
+/* x, aux, eps of INPUT. */
+static void arg_source(crumb_cl_builder *b, const crumb_op *op, const crumb_op *made, uint32_t k) {
+    const bool norm = made && made->kind == CRUMB_OP_RMS_NORM;
+    crumb_cl_arg_value(b, source_of(op, made));
+    if (made && !norm)
+        crumb_cl_arg_value(b, made->gated.up);
+    else
+        crumb_cl_arg_weights(b, norm ? made->norm.weight : NULL, k * sizeof(float));
+    crumb_cl_arg_f32(b, norm ? made->norm.eps : 0);
+}
+
 /* Activations as `kernel` reads them, or where it quantizes by itself only their rows' largest values. */
-static crumb_status record_quantize(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *norm,
+static crumb_status record_quantize(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *made,
                                     const crumb_cl_kernel *kernel, const crumb_cl_linear *use, crumb_error *err) {
     char options[CRUMB_CL_OPTIONS_MAX];
     crumb_cl_builder b;
     crumb_plan *p = r->p;
     const crumb_matrix *w = use->w;
-    crumb_cl_quantize_options(kernel, use, norm != NULL, options);
+    crumb_cl_quantize_options(kernel, use, input_option(made), options);
     CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_row_of(r, CRUMB_CL_QUANTIZE), options, &b, err));
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, w->k);
-    crumb_cl_arg_value(&b, norm ? norm->norm.x : op->linear.x);
-    crumb_cl_arg_weights(&b, norm ? norm->norm.weight : NULL, w->k * sizeof(float));
-    crumb_cl_arg_f32(&b, norm ? norm->norm.eps : 0);
+    arg_source(&b, op, made, w->k);
     crumb_cl_arg_memory(&b, &p->q);
     crumb_cl_arg_memory(&b, &p->sx);
     crumb_cl_arg_memory(&b, &p->qsum);
     crumb_cl_arg_local(&b, 4 * (n_scales(op, w) + n_sums(op, w)));
     return crumb_cl_launch_end(&b, 1, WG, 0, 1);
-}
-
-static uint32_t tiles_of(const crumb_linear_part *part) {
-    return (uint32_t)crumb_div_up(part->m1, CRUMB_TILE_ROWS) - part->m0 / CRUMB_TILE_ROWS;
 }
 
 static void arg_part(crumb_cl_builder *b, const crumb_linear_part *part, crumb_value out) {
@@ -131,17 +210,20 @@ static void arg_part(crumb_cl_builder *b, const crumb_linear_part *part, crumb_v
     crumb_cl_arg_f32(b, part->out_scale);
 }
 
-/* What a kernel that quantizes by itself reads, else nulls: x, aux, eps. */
-static void arg_input(crumb_cl_builder *b, const crumb_op *op, const crumb_op *norm, const crumb_cl_linear *use) {
-    const bool fused = use->x == 32;
-    crumb_cl_arg_value(b, !fused ? CRUMB_NO_VALUE : norm ? norm->norm.x : op->linear.x);
-    crumb_cl_arg_weights(b, fused && norm ? norm->norm.weight : NULL, use->w->k * sizeof(float));
-    crumb_cl_arg_f32(b, fused && norm ? norm->norm.eps : 0);
+/* What a kernel that quantizes by itself reads, else nulls. */
+static void arg_input(crumb_cl_builder *b, const crumb_op *op, const crumb_op *made, const crumb_cl_linear *use) {
+    if (use->x == 32) {
+        arg_source(b, op, made, use->w->k);
+        return;
+    }
+    crumb_cl_arg_null(b);
+    crumb_cl_arg_null(b);
+    crumb_cl_arg_f32(b, 0);
 }
 
 /* Parts [first, first + n), which are alike; their input is quantized, unless the kernel does that. */
 static crumb_status record_parts(crumb_cl_recorder *r, const crumb_op *op, uint32_t first,
-                                 const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_op *norm,
+                                 const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_op *made,
                                  const crumb_op *gated, crumb_error *err) {
     char options[CRUMB_CL_LINEAR_OPTIONS_MAX];
     crumb_cl_builder b;
@@ -153,7 +235,7 @@ static crumb_status record_parts(crumb_cl_recorder *r, const crumb_op *op, uint3
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, use->w->k);
-    arg_input(&b, op, norm, use);
+    arg_input(&b, op, made, use);
     crumb_cl_arg_memory(&b, &p->q);
     crumb_cl_arg_memory(&b, &p->sx);
     crumb_cl_arg_memory(&b, &p->qsum);
@@ -195,11 +277,13 @@ static crumb_status record_float_tiles(crumb_cl_recorder *r, const crumb_op *op,
 
 /* ---- the op -------------------------------------------------------------------------------------------------- */
 
-/* A kernel that quantizes for itself reads its input while others write results: they must not share memory. */
-static bool may_fuse(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n, const crumb_op *norm,
+/* A kernel that quantizes for itself reads its input while others write results: they must not share memory. And it
+ * does so in each work-group, which is too dear for a gate. */
+static bool may_fuse(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n, const crumb_op *made,
                      const crumb_op *gated) {
     const crumb_value_info *values = r->desc->values;
-    const uint32_t slot = values[norm ? norm->norm.x : op->linear.x].slot;
+    const uint32_t slot = values[source_of(op, made)].slot;
+    if (made && made->kind == CRUMB_OP_GATED) return false;
     if (gated && values[gated->gated.out].slot == slot) return false;
     for (uint32_t i = first; i < first + n; i++)
         if (values[op->linear.part[i].out].slot == slot) return false;
@@ -209,24 +293,14 @@ static bool may_fuse(const crumb_cl_recorder *r, const crumb_op *op, uint32_t fi
 /* The kernel for n parts from `first` on, which are alike: the one that was measured to be fastest for the first of
  * them, else that of the highest rank. */
 static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
-                           const crumb_op *norm, const crumb_op *gated, crumb_cl_linear *use, crumb_cl_variant *out,
+                           const crumb_op *made, const crumb_op *gated, crumb_cl_linear *use, crumb_cl_variant *out,
                            crumb_error *err) {
     const crumb_device *d = r->p->device;
     const crumb_matrix *w = op->linear.part[first].w;
     const uint32_t rows = crumb_cl_most_rows(r);
-    const bool may = may_fuse(r, op, first, n, norm, gated);
+    const bool may = may_fuse(r, op, first, n, made, gated);
     bool tuned;
-    *use = (crumb_cl_linear){.w = w,
-                             .act = op->linear.act,
-                             .act_group = op->linear.act_group,
-                             .n_parts = n,
-                             .gated = !gated                                 ? 0
-                                      : gated->gated.fn == CRUMB_ACT_FN_SILU ? 1
-                                                                             : 2,
-                             .x = 8,
-                             .f32_results = *crumb_cl_results_option(r, op->linear.part[first].out) != 0,
-                             .input = norm != NULL};
-    for (uint32_t i = first; i < first + (gated ? 1 : n); i++) use->tiles += tiles_of(&op->linear.part[i]);
+    *use = use_of(r, op, first, n, made, gated);
     CRUMB_TRY(crumb_cl_tuned_find(d, use, rows, out, &tuned, err));
     if (tuned && (use->x == 8 || may)) return CRUMB_OK;
     if (crumb_cl_untuned(d, use, rows, may, out)) return CRUMB_OK;
@@ -235,29 +309,29 @@ static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint3
 }
 
 static crumb_status record_tiles(crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
-                                 const crumb_op *norm, const crumb_op *gated, crumb_error *err) {
+                                 const crumb_op *made, const crumb_op *gated, crumb_error *err) {
     crumb_cl_linear use;
     crumb_cl_variant v;
-    CRUMB_TRY(choose(r, op, first, n, norm, gated, &use, &v, err));
-    if (use.x == 8 || crumb_cl_linear_scaled(&v.kernel)) CRUMB_TRY(record_quantize(r, op, norm, &v.kernel, &use, err));
-    return record_parts(r, op, first, &v.kernel, &use, norm, gated, err);
+    CRUMB_TRY(choose(r, op, first, n, made, gated, &use, &v, err));
+    if (use.x == 8 || crumb_cl_linear_scaled(&v.kernel)) CRUMB_TRY(record_quantize(r, op, made, &v.kernel, &use, err));
+    return record_parts(r, op, first, &v.kernel, &use, made, gated, err);
 }
 
-crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *norm,
+crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *made,
                                     const crumb_op *gated, crumb_error *err) {
     uint8_t split = 0;
     for (uint32_t i = 0, n; i < op->linear.n_parts; i += n) {
         const crumb_linear_part *part = &op->linear.part[i];
         if (part->w->indexed)
             return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s does not read the index layout", r->p->device->label);
-        for (n = 1; i + n < op->linear.n_parts && alike(op, part->w, part[n].w);) n++;
+        n = alike_from(op, i);
         if (part->w->bits) split = 0;
         if (!part->w->bits)
-            CRUMB_TRY(crumb_cl_record_dense(r, op, part, norm, &split, err));
+            CRUMB_TRY(crumb_cl_record_dense(r, op, part, made, &split, err));
         else if (!quantizes(op, part->w))
             CRUMB_TRY(record_float_tiles(r, op, part, err));
         else
-            CRUMB_TRY(record_tiles(r, op, i, n, norm, gated, err));
+            CRUMB_TRY(record_tiles(r, op, i, n, made, gated, err));
     }
     return CRUMB_OK;
 }

@@ -104,6 +104,8 @@ static void print_other(const crumb_cl_kernel *kernel) {
         {CRUMB_CL_RMS_NORM, "row", "-D WG=128"},
         {CRUMB_CL_QUANTIZE, "row", "-D BITS=8 -D X_PAIRS=0 -D X_GROUP=0 -D ROW_SCALE=1 -D INPUT=1"},
         {CRUMB_CL_QUANTIZE, "gated", "-D BITS=2 -D X_PAIRS=0 -D X_GROUP=0 -D ROW_SCALE=1 -D INPUT=2"},
+        {CRUMB_CL_QUANTIZE, "gated-rows8", "-D BITS=8 -D X_PAIRS=0 -D X_GROUP=0 -D ROW_SCALE=1 -D INPUT=3 -D X_ROWS=8"},
+        {CRUMB_CL_QUANTIZE, "gated-group32", "-D BITS=4 -D X_PAIRS=0 -D X_GROUP=32 -D ROW_SCALE=0 -D INPUT=2"},
         {CRUMB_CL_QUANTIZE, "rows8", "-D BITS=8 -D X_PAIRS=0 -D X_GROUP=0 -D ROW_SCALE=1 -D INPUT=1 -D X_ROWS=8"},
         {CRUMB_CL_QUANTIZE, "group32", "-D BITS=4 -D X_PAIRS=0 -D X_GROUP=32 -D ROW_SCALE=0 -D INPUT=1"},
         {CRUMB_CL_QUANTIZE, "group16", "-D BITS=2 -D X_PAIRS=0 -D X_GROUP=16 -D ROW_SCALE=0 -D INPUT=1"},

@@ -189,27 +189,41 @@ static void top_finds_the_largest(void **state) {
 
 /* ---- quantization ------------------------------------------------------------------------------------------------ */
 
+/* What is quantized: x, or where `input` is 2 or 3 silu or relu^2 of x, times up. */
+static float *make_quantized(unsigned input, const float *x, const float *up, size_t n) {
+    float *out = malloc(n * sizeof *out);
+    if (input)
+        crumb_float_ops__ref.gated(x, up, n, input == 2 ? CRUMB_ACT_FN_SILU : CRUMB_ACT_FN_RELU2, out);
+    else
+        memcpy(out, x, n * sizeof *out);
+    return out;
+}
+
 /* bits: of the order; 0 is rising k. x_rows: rows whose blocks lie together. */
-static void compare_quantization(unsigned bits, uint32_t x_rows, uint32_t x_group, bool row_scale, uint32_t k,
-                                 float scale) {
+static void compare_quantization(unsigned input, unsigned bits, uint32_t x_rows, uint32_t x_group, bool row_scale,
+                                 uint32_t k, float scale) {
     uint32_t k_padded = (uint32_t)crumb_round_up(k, 32), group = x_group ? x_group : k_padded,
              n_groups = k_padded / group;
     size_t n_q = (size_t)CRUMB_XE_ROWS * k_padded, n_sums = (size_t)CRUMB_XE_ROWS * n_groups,
            n_scales = row_scale ? CRUMB_XE_ROWS : n_sums;
-    float *x = crumb_xe_random_floats((size_t)CRUMB_XE_ROWS * k, scale), *sx = crumb_xe_random_floats(n_scales, 1);
+    const size_t n_x = (size_t)CRUMB_XE_ROWS * k;
+    float *x = crumb_xe_random_floats(n_x, scale), *up = crumb_xe_random_floats(n_x, 3),
+          *sx = crumb_xe_random_floats(n_scales, 1);
     int8_t *want = calloc(1, n_q), *got = malloc(crumb_cl_linear_x_bytes(CRUMB_XE_ROWS, k_padded));
     int32_t *sums = calloc(n_sums, 4), *got_sums = malloc(n_sums * 4);
     memset(x + k, 0, k * sizeof *x); /* a row of nothing */
     crumb_q8 out = {.q = want, .sx = sx, .qsum = sums, .k_padded = k_padded, .group = group, .row_scale = row_scale};
-    crumb_quantize__ref(x, k, k, bits ? bits : 8, 0, CRUMB_XE_ROWS, &out);
+    float *quantized = make_quantized(input, x, up, n_x);
+    crumb_quantize__ref(quantized, k, k, bits ? bits : 8, 0, CRUMB_XE_ROWS, &out);
     char options[200];
-    snprintf(options, sizeof options, "-D BITS=%u -D X_ROWS=%u -D X_GROUP=%u -D ROW_SCALE=%d -D INPUT=0", bits, x_rows,
-             x_group, row_scale);
+    snprintf(options, sizeof options, "-D BITS=%u -D X_ROWS=%u -D X_GROUP=%u -D ROW_SCALE=%d -D INPUT=%u", bits, x_rows,
+             x_group, row_scale, input);
     cl_kernel kernel = crumb_xe_kernel_of(CRUMB_CL_QUANTIZE, options);
-    cl_mem batch = crumb_xe_batch_of(NULL, NULL, 0), values = crumb_xe_upload(x, (size_t)CRUMB_XE_ROWS * k * 4);
+    cl_mem batch = crumb_xe_batch_of(NULL, NULL, 0), values = crumb_xe_upload(x, n_x * 4);
+    cl_mem ups = input ? crumb_xe_upload(up, n_x * 4) : NULL;
     cl_mem codes = crumb_xe_upload(NULL, crumb_cl_linear_x_bytes(CRUMB_XE_ROWS, k_padded));
     cl_mem scales = crumb_xe_upload(NULL, n_scales * 4), code_sums = crumb_xe_upload(NULL, n_sums * 4);
-    crumb_xe_args(kernel, 0, "buubbfbbbl", batch, 0u, k, values, NULL, 0.0, codes, scales, code_sums,
+    crumb_xe_args(kernel, 0, "buubbfbbbl", batch, 0u, k, values, ups, 0.0, codes, scales, code_sums,
                   (size_t)(8 * n_groups));
     crumb_xe_run(&crumb_xe_tested, kernel, 128, CRUMB_XE_ROWS + 1, 1, 1);
     crumb_xe_read(&crumb_xe_tested, codes, got, crumb_cl_linear_x_bytes(CRUMB_XE_ROWS, k_padded));
@@ -222,21 +236,37 @@ static void compare_quantization(unsigned bits, uint32_t x_rows, uint32_t x_grou
     assert_memory_equal(got_sums, sums, n_sums * 4);
     crumb_xe_check_buffer(scales, sx, n_scales, "scale of activations");
     clReleaseKernel(kernel);
+    if (ups) clReleaseMemObject(ups);
     cl_mem all[] = {batch, values, codes, code_sums};
     crumb_xe_release(4, all);
-    free(x), free(sx), free(want), free(got), free(sums), free(got_sums);
+    free(x), free(up), free(quantized), free(sx), free(want), free(got), free(sums), free(got_sums);
 }
 
 static void quantization_equals_reference(void **state) {
     (void)state;
     static const unsigned orders[] = {0, 1, 2, 3, 4, 8};
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-        compare_quantization(orders[i], 1, 0, true, 4 + crumb_xe_below(1000), 3);
-        compare_quantization(orders[i], 1, 32, false, 1000, 1e-3f);
-        compare_quantization(orders[i], i % 2 ? 1 : 8, 128, i % 2, 1280, 1e4f);
-        compare_quantization(orders[i], 1, 16, i % 2 == 0, 96, 1e-6f);
-        compare_quantization(orders[i], 1, 32, false, 64, 1e-31f); /* below what has an inverse */
+        compare_quantization(0, orders[i], 1, 0, true, 4 + crumb_xe_below(1000), 3);
+        compare_quantization(0, orders[i], 1, 32, false, 1000, 1e-3f);
+        compare_quantization(0, orders[i], i % 2 ? 1 : 8, 128, i % 2, 1280, 1e4f);
+        compare_quantization(0, orders[i], 1, 16, i % 2 == 0, 96, 1e-6f);
+        compare_quantization(0, orders[i], 1, 32, false, 64, 1e-31f); /* below what has an inverse */
     }
+}
+
+/* The same of gates: widths that fill no block, gates whose squares f16 cannot have, and some below what has an
+ * inverse. */
+static void quantized_gates_equal_reference(void **state) {
+    (void)state;
+    static const unsigned orders[] = {0, 2, 4, 8};
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++)
+        for (unsigned input = 2; input <= 3; input++) {
+            compare_quantization(input, orders[i], 1, 0, true, 1 + crumb_xe_below(1000), 9);
+            compare_quantization(input, orders[i], i % 2 ? 1 : 8, 32, false, 37, 400);
+            compare_quantization(input, orders[i], i % 2 ? 8 : 1, 128, i % 2, 1277, 30);
+            compare_quantization(input, orders[i], 1, 16, i % 2 == 0, 95, 1e-3f);
+            compare_quantization(input, orders[i], 1, 32, false, 65, 1e-20f);
+        }
 }
 
 /* ONLY_SCALES: a row's largest value, whatever its sign, and nothing else written. */
@@ -268,6 +298,7 @@ int main(void) {
         cmocka_unit_test(gather_takes_columns_in_any_order),
         cmocka_unit_test(top_finds_the_largest),
         cmocka_unit_test(quantization_equals_reference),
+        cmocka_unit_test(quantized_gates_equal_reference),
         cmocka_unit_test(scales_alone_are_the_largest_values),
         cmocka_unit_test(crumb_xe_rough_division_is_rounded),
         cmocka_unit_test(crumb_xe_rounding_to_bf16_equals_reference),

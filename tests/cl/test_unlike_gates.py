@@ -1,0 +1,85 @@
+"""A model whose gate and up have two widths, so that no launch computes both and the gate: the gate goes into the launch that
+quantizes for down. The text is the CPU's, and a layer has the launches that cl/README.md counts. With CRUMB_CLAIM=gpu the
+device claims to be one (claims_layer.c), and one row is quantized by kernels themselves."""
+import os
+import re
+import struct
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from one_layer import ALIGNMENT, Reader
+
+COMMAND = os.environ["CRUMB_COMMAND"]
+MODELS = Path(__file__).resolve().parents[1] / "oracle/models"
+IS_GPU = os.environ.get("CRUMB_CLAIM") == "gpu"
+N_LAYERS = 2
+# Of a layer: q/k/v, o, the norm that gate and up read, gate, up, down; rotation with storing; attention and its merging.
+OWN_LAUNCHES, QUANTIZING = 6 + 1 + 2, 1 if IS_GPU else 5
+
+
+class Gguf:
+    """A file of version 3: `head`, what stands before its tensors; of each its description and its bytes."""
+
+    def __init__(self, path):
+        data = path.read_bytes()
+        r = Reader(data)
+        r.take("II")
+        n_tensors, n_keys = r.take("QQ")
+        for _ in range(n_keys):
+            r.string()
+            r.skip_value(r.take("I"))
+        self.head, found = data[:r.at], []
+        for _ in range(n_tensors):
+            begin, name, n_dimensions = r.at, r.string(), r.take("I")
+            r.at += 8 * n_dimensions + 4
+            found.append((r.take("Q"), name, data[begin:r.at - 8]))
+        values = data[-(-r.at // ALIGNMENT) * ALIGNMENT:]
+        ends = [*sorted(offset for offset, _, _ in found)[1:], len(values)]
+        self.tensors = {name: (described, values[offset:end]) for (offset, name, described), end in zip(sorted(found), ends)}
+
+
+def write_mixed(path, most, other, wanted):
+    """The model `most`, but its tensors whose names end with `wanted` are those of `other`, of the same shapes."""
+    head, values = most.head, b""
+    for name in most.tensors:
+        described, own = (other if name.endswith(wanted) else most).tensors[name]
+        assert described[:-4] == most.tensors[name][0][:-4], name
+        head += described + struct.pack("<Q", len(values))
+        values += own + bytes(-len(own) % ALIGNMENT)
+    path.write_bytes(head + bytes(-len(head) % ALIGNMENT) + values)
+
+
+class UnlikeGates(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.path = Path(cls.folder.name, "mixed.gguf")
+        write_mixed(cls.path, Gguf(MODELS / "llama-q4_0.gguf"), Gguf(MODELS / "llama-q8_0.gguf"), b"ffn_up.weight")
+
+    def tell(self, *arguments):
+        done = subprocess.run([COMMAND, "run", "-m", self.path, "-n", "12", "--temp", "0", "-p", "Once upon a time there was",
+                               "--tuning", "none", "--profile", "none", *arguments],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def test_text_and_launches(self):
+        told = self.tell("--device", "gpu0", "--target", "cl:dp4a", "-v", "--verify", "off")
+        self.assertEqual(told.stdout, self.tell("--device", "cpu").stdout)
+        plans = re.findall(r"a plan for (\d+) rows is (\d+) kernels .* of scratch:(.*)", told.stderr)
+        self.assertGreater(len(plans), 1, told.stderr)
+        for rows, n, kernels in plans:
+            print(f"{rows} rows, {n} launches:{kernels}")
+            named = {name: int(count) for count, name in re.findall(r" (\d+) (\w+)", kernels)}
+            self.assertNotIn("gated", named)
+            if rows == "1":
+                outside = sum(count for name, count in named.items() if name.startswith(("embed", "select", "top")))
+                head = 1 if IS_GPU else 2
+                self.assertEqual(int(n) - outside - head, N_LAYERS * (OWN_LAUNCHES + QUANTIZING))
+
+
+if __name__ == "__main__":
+    unittest.main()
