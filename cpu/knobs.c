@@ -19,7 +19,8 @@ typedef struct knob {
 /* The first value of each is 0, the default. */
 static const knob gemv_knobs[] = {KNOB("streams", streams, 0, 1, 2, 4),
                                   KNOB("near", near_bytes, 0, 256, 512, 1024, 1536, 3072, 6144),
-                                  KNOB("far", far_kb, 0, 16, 32, 64, 128), KNOB("share", share, 0, 1, 3, 4)};
+                                  KNOB("far", far_kb, 0, 1, 16, 32, 64, 128), /* 1: not at all */
+                                  KNOB("share", share, 0, 1, 3, 4)};
 static const knob gemm_knobs[] = {KNOB("columns", columns, 0, 48, 72, 96, 132, 192, 264, 384),
                                   KNOB("steps", steps, 0, 64, 96, 128, 192, 256), KNOB("share", share, 0, 1, 3, 4, 6)};
 

@@ -29,6 +29,11 @@ SIMD_INLINE int gemv_streams(int bits, int columns) {
     return 2;
 }
 
+SIMD_INLINE size_t gemv_far_bytes(int bits) {
+    (void)bits;
+    return 0;
+}
+
 /* As simd.h has it: both want activations in the same order. */
 enum { GEMM_REGISTER_COLUMNS = 6, GEMM_WHOLE_COLUMNS = 4 };
 

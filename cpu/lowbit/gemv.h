@@ -19,8 +19,9 @@
 enum {
     GEMV_MAX_STREAMS = 4,
     GEMV_MAX_COLUMNS = 2,
-    GEMV_MAX_SUMS = 8,      /* streams * TILE_VECTORS * columns */
-    GEMV_AHEAD_BYTES = 8192 /* on their way in all streams together */
+    GEMV_MAX_SUMS = 8,       /* streams * TILE_VECTORS * columns */
+    GEMV_AHEAD_BYTES = 8192, /* on their way in all streams together */
+    GEMV_NEAR_OF_BYTES = 1536
 };
 
 typedef struct gemv_operands {
@@ -176,6 +177,7 @@ typedef struct gemv_pass {
     uint32_t tile[GEMV_MAX_STREAMS];
     uint32_t n0;
     int streams, columns;
+    int width;  /* bits of an operand */
     int zero;   /* zero point */
     vint table; /* of a codebook */
     gemv_sums_fn *sums;
@@ -235,9 +237,17 @@ SIMD_INLINE void gemv_prefetch(const crumb_linear_args *a, uint32_t n, uint32_t 
     if (a->add) __builtin_prefetch(a->add + n * a->add_stride + (size_t)tile * CRUMB_TILE_ROWS, 0);
 }
 
-/* How far ahead lines are fetched into L1. */
-SIMD_INLINE size_t gemv_near(const crumb_linear_args *a, int streams) {
-    return a->knobs.near_bytes ? a->knobs.near_bytes : GEMV_AHEAD_BYTES / (size_t)streams;
+/* How far ahead lines are fetched into L1: of bytes not far, since so few operations are done with a line that a core's
+ * window of instructions reaches as far by itself, and what is asked for twice only fills its queues. */
+SIMD_INLINE size_t gemv_near(const crumb_linear_args *a, int width, int streams) {
+    if (a->knobs.near_bytes) return a->knobs.near_bytes;
+    return width == 8 ? GEMV_NEAR_OF_BYTES : GEMV_AHEAD_BYTES / (size_t)streams;
+}
+
+/* How far ahead into L2; 0: not at all. What lies no further than the other fetch need not be asked for. */
+SIMD_INLINE size_t gemv_far(const crumb_linear_args *a, int width, size_t near) {
+    const size_t wanted = a->knobs.far_kb ? (size_t)a->knobs.far_kb << 10 : gemv_far_bytes(width);
+    return wanted > near ? wanted : 0;
 }
 
 static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv_pass *pass) {
@@ -247,8 +257,8 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
     o.mul = a->w->mul;
     o.max_code = a->w->max_code;
     o.table = pass->table;
-    o.near = gemv_near(a, pass->streams);
-    o.far = (size_t)a->knobs.far_kb << 10;
+    o.near = gemv_near(a, pass->width, pass->streams);
+    o.far = gemv_far(a, pass->width, o.near);
     gemv_scales scales;
     scales.served = scales.supers_served = 0;
     for (int t = 0; t < pass->streams; t++) {
@@ -307,10 +317,12 @@ SIMD_INLINE void gemv_take_halves(const crumb_linear_args *a, gemv_pass *pass) {
 }
 
 /* For who asks what the knobs come to (crumb_linear_args.effect). */
-static inline void gemv_tell(const crumb_linear_args *a, int streams) {
+static inline void gemv_tell(const crumb_linear_args *a, const gemv_pass *pass) {
+    const size_t near = gemv_near(a, pass->width, pass->streams);
     *a->effect = a->knobs;
-    a->effect->streams = (uint32_t)streams;
-    a->effect->near_bytes = (uint32_t)gemv_near(a, streams);
+    a->effect->streams = (uint32_t)pass->streams;
+    a->effect->near_bytes = (uint32_t)near;
+    a->effect->far_kb = (uint32_t)(gemv_far(a, pass->width, near) >> 10);
 }
 
 /* The streams of a pass over K, and its sums. */
@@ -329,7 +341,8 @@ static inline void gemv_choose(const crumb_linear_args *a, const shape *s, int b
 static inline void gemv(const crumb_linear_args *a, int bits, int width, const gemv_variants *variants) {
     const shape s = shape_of(a, bits);
     const uint32_t unit_steps = has_halves(&s) ? BLOCK_STEPS : s.group_steps;
-    gemv_pass pass = {.zero = zero_point(a->w),
+    gemv_pass pass = {.width = width,
+                      .zero = zero_point(a->w),
                       .table = v_zero(),
                       .columns = a->n % 2 ? 1 : 2, /* of the last pass */
                       .group_lines = unit_steps * (uint32_t)bits / BLOCK_STEPS,
@@ -337,7 +350,7 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
                       .q_stride = a->x.k_padded};
     if (a->effect) {
         gemv_choose(a, &s, bits, width, variants, &pass);
-        gemv_tell(a, pass.streams);
+        gemv_tell(a, &pass);
         return;
     }
     if (width != bits) pass.table = codebook_table(a->w->codebook);

@@ -146,7 +146,7 @@ static inline void gemv_index(const crumb_linear_args *a, int bits, gemv_sums_fn
                       .q = a->prepared,
                       .q_stride = (size_t)n_lines * TABLES_LINE_BYTES};
     if (a->effect) {
-        gemv_tell(a, pass.streams);
+        gemv_tell(a, &pass);
         return;
     }
     pass.sums = variants[pass.streams / 2];
