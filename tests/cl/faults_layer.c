@@ -38,7 +38,8 @@ static bool fails(const char *function) {
 }
 
 static cl_int fault_code(void) {
-    return crumb_test_fault_code(CL_OUT_OF_RESOURCES, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_DEVICE_NOT_AVAILABLE);
+    return crumb_test_fault_code(CL_OUT_OF_RESOURCES, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_DEVICE_NOT_AVAILABLE,
+                                 CL_INVALID_OPERATION);
 }
 
 /* Functions that return a code, and those that return an object (or address) and set a code. */
