@@ -88,7 +88,8 @@ static crumb_status find_facts(const char *name, bool to_test, crumb_cl_facts *o
     }
     free(found);
     if (status == CRUMB_OK && *out->unusable && !(to_test && out->is_wrong))
-        status = crumb_fail(err, CRUMB_ERR_DEVICE, "%s (%.80s) cannot be used: %s", listed, out->name, out->unusable);
+        status = crumb_fail(err, CRUMB_ERR_DEVICE, "%s (%.80s) cannot be used: %s", listed, crumb_cl_shown_name(out),
+                            out->unusable);
     return status;
 }
 
@@ -98,7 +99,8 @@ static crumb_status find_device(crumb_device *d, const char *name, bool to_test,
         if (crumb_cl_driver_find(d)) return CRUMB_OK;
         crumb_cl_discover_again();
     }
-    return crumb_fail(err, CRUMB_ERR_DEVICE, "%s (%s): the device is not there any more", d->name, d->facts.name);
+    return crumb_fail(err, CRUMB_ERR_DEVICE, "%s (%s): the device is not there any more", d->name,
+                      crumb_cl_shown_name(&d->facts));
 }
 
 crumb_cl_target crumb_cl_device_most(const crumb_device *d) {
@@ -171,7 +173,7 @@ static crumb_status open_device(crumb_device *d, const crumb_device_params *para
     d->n_threads = params->n_threads > 0 ? params->n_threads : crumb_cpu_physical(cpus, 1024);
     CRUMB_TRY(find_device(d, params->device, to_test, err));
     if (params->called) snprintf(d->name, sizeof d->name, "%s", params->called);
-    snprintf(d->label, sizeof d->label, "%s (%.100s)", d->name, d->facts.name);
+    snprintf(d->label, sizeof d->label, "%s (%.100s)", d->name, crumb_cl_shown_name(&d->facts));
     CRUMB_TRY(choose_rung(d, params->target, err));
     d->limit.ns = crumb_patience_ns(CRUMB_PATIENCE_DEFAULT_MS * (d->facts.is_cpu ? 10 : 1)); /* it has less to lose */
     return crumb_cl_driver_open(d, err);
@@ -212,7 +214,7 @@ void crumb_cl_device_close(crumb_device *d) {
 void crumb_cl_device_get_info(const crumb_device *d, crumb_device_info *out) {
     *out = (crumb_device_info){.n_threads = d->n_threads, .memory_bytes = d->facts.memory_bytes};
     snprintf(out->name, sizeof out->name, "%s", d->name);
-    snprintf(out->detail, sizeof out->detail, "%.90s", d->facts.name);
+    snprintf(out->detail, sizeof out->detail, "%.90s", crumb_cl_shown_name(&d->facts));
     snprintf(out->target, sizeof out->target, "%s%s%s", crumb_cl_rung_name(d->ladder.rung),
              d->ladder.exact ? "+exact" : "", d->ladder.bf16 ? "+bf16" : "");
     out->bf16 = d->ladder.bf16;

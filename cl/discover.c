@@ -313,7 +313,7 @@ void crumb_cl_describe(const crumb_cl_facts *f, size_t index, crumb_device_listi
                                   .memory_bytes = f->memory_bytes,
                                   .max_alloc_bytes = f->max_alloc_bytes};
     crumb_cl_device_name(index, out->name);
-    snprintf(out->detail, sizeof out->detail, "%.90s", f->name);
+    snprintf(out->detail, sizeof out->detail, "%.90s", crumb_cl_shown_name(f));
     snprintf(out->driver, sizeof out->driver, "%.80s %.60s", f->platform_name, f->driver);
     snprintf(out->pci, sizeof out->pci, "%.20s", f->pci);
     snprintf(out->unusable, sizeof out->unusable, "%s", f->unusable);

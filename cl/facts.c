@@ -13,6 +13,10 @@ void crumb_cl_clean_text(const char *from, char to[CRUMB_CL_TEXT]) {
         if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
 }
 
+const char *crumb_cl_shown_name(const crumb_cl_facts *f) {
+    return *f->name ? f->name : "name unknown";
+}
+
 /* ---- printing ---------------------------------------------------------------------------------------------- */
 
 typedef struct printer {

@@ -59,6 +59,9 @@ typedef struct crumb_cl_survey {
 /* Copies what a driver says, without leading spaces and with '?' for control characters. */
 void crumb_cl_clean_text(const char *from, char to[CRUMB_CL_TEXT]);
 
+/* The device's name for people to read, also where its driver did not tell it. As long as `f`. */
+const char *crumb_cl_shown_name(const crumb_cl_facts *f);
+
 /* The survey as text, NUL-terminated; returns its length, or 0 when `size` is too small. */
 size_t crumb_cl_survey_print(const crumb_cl_survey *s, char *out, size_t size);
 /* Reads it back. False when the text is not a whole survey of this version. */

@@ -11,7 +11,7 @@ enum { LOCAL = 64, LAUNCHES = 32, MAX_ROUNDS = 1 << 20, N_PEAKS = 3, VECTOR = 16
 struct crumb_cl_probe {
     crumb_device *d;
     crumb_cl_memory memory, out;
-    uint64_t n_bytes;
+    uint64_t n_bytes, flushed_bytes;
     crumb_cl_call read, empty, dot[N_PEAKS]; /* dot: NULL until asked for, or what does not build */
     uint32_t rounds[N_PEAKS];                /* that take about a millisecond; 0: not known yet */
 };
@@ -142,7 +142,12 @@ double crumb_cl_probe_launch(crumb_cl_probe *p) {
 crumb_status crumb_cl_probe_flush(crumb_cl_probe *p, crumb_error *err) {
     double ns;
     const crumb_cl_code code = read_all(p, &ns);
+    if (code == CRUMB_CL_OK) p->flushed_bytes += p->n_bytes;
     return code == CRUMB_CL_OK ? CRUMB_OK : crumb_cl_fail(err, p->d->label, "reading memory", code);
+}
+
+uint64_t crumb_cl_probe_flushed(const crumb_cl_probe *p) {
+    return p ? p->flushed_bytes : 0;
 }
 
 /* Sums that an item keeps at once: what hides latency, and still lies in registers. */

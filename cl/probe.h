@@ -18,6 +18,7 @@ double crumb_cl_probe_dot(crumb_cl_probe *p, crumb_cl_rung rung);
 double crumb_cl_probe_launch(crumb_cl_probe *p); /* ns that each of many kernels without work takes in a row */
 /* Puts other data in the place of what the device's caches hold. */
 crumb_status crumb_cl_probe_flush(crumb_cl_probe *p, crumb_error *err);
+uint64_t crumb_cl_probe_flushed(const crumb_cl_probe *p); /* bytes of such data since it was created; NULL: 0 */
 
 /* Nanoseconds from the begin of one launch to the end of another, once both are done; releases the events, of which
  * the first may be NULL: there is one. 0: the driver does not say. */

@@ -231,6 +231,7 @@ const crumb_kernel_suite crumb_kernel_suite_cl = {.backend = CRUMB_MODULE_BACKEN
                                                   .machine_destroy = crumb_cl_suite_machine_destroy,
                                                   .machine_threads = machine_threads,
                                                   .machine_roofs = crumb_cl_suite_machine_roofs,
+                                                  .machine_flushed = crumb_cl_suite_machine_flushed,
                                                   .run = crumb_cl_suite_run,
                                                   .bench_create = crumb_cl_suite_bench_create,
                                                   .bench_destroy = crumb_cl_suite_bench_destroy,

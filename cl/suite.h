@@ -21,6 +21,7 @@ crumb_status crumb_cl_suite_machine_create(const crumb_kernel_machine_params *pa
                                            crumb_error *err);
 void crumb_cl_suite_machine_destroy(crumb_kernel_machine *machine);
 void crumb_cl_suite_machine_roofs(crumb_kernel_machine *machine, size_t kernel, crumb_kernel_roofs *out);
+uint64_t crumb_cl_suite_machine_flushed(const crumb_kernel_machine *machine);
 crumb_status crumb_cl_suite_run(crumb_kernel_machine *machine, size_t kernel, const char *knobs, crumb_trial *trial,
                                 float *y, crumb_error *err);
 crumb_status crumb_cl_suite_bench_create(crumb_kernel_machine *machine, const crumb_kernel_problem *problem,

@@ -44,6 +44,10 @@ void crumb_cl_suite_machine_roofs(crumb_kernel_machine *m, size_t kernel, crumb_
                                 .launch_ns = crumb_cl_probe_launch(m->probe)};
 }
 
+uint64_t crumb_cl_suite_machine_flushed(const crumb_kernel_machine *m) {
+    return crumb_cl_probe_flushed(m->probe);
+}
+
 /* ---- single runs --------------------------------------------------------------------------------------------- */
 
 static crumb_status make_variant(size_t kernel, const char *knobs, crumb_cl_variant *out, crumb_error *err) {

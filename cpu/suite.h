@@ -15,8 +15,8 @@ const crumb_cpu_kernel *crumb_suite_row(size_t kernel);
 const crumb_cpu_op_kernel *crumb_suite_op_row(size_t kernel);
 crumb_isa crumb_suite_isa(size_t kernel);
 
-/* Takes memory out of all caches; p NULL: nothing. */
-void crumb_suite_flush(const void *p, uint64_t n_bytes);
+/* Takes memory out of all caches, and counts it; p NULL: nothing. */
+void crumb_suite_flush(crumb_kernel_machine *machine, const void *p, uint64_t n_bytes);
 
 /* Its entries in suite_bench.c. */
 crumb_status crumb_suite_machine_create(const crumb_kernel_machine_params *params, crumb_kernel_machine **out,
@@ -24,6 +24,7 @@ crumb_status crumb_suite_machine_create(const crumb_kernel_machine_params *param
 void crumb_suite_machine_destroy(crumb_kernel_machine *machine);
 int crumb_suite_machine_threads(const crumb_kernel_machine *machine);
 void crumb_suite_machine_roofs(crumb_kernel_machine *machine, size_t kernel, crumb_kernel_roofs *out);
+uint64_t crumb_suite_machine_flushed(const crumb_kernel_machine *machine);
 crumb_status crumb_suite_run(crumb_kernel_machine *machine, size_t kernel, const char *knobs, crumb_trial *trial,
                              float *y, crumb_error *err);
 crumb_status crumb_suite_bench_create(crumb_kernel_machine *machine, const crumb_kernel_problem *problem,

@@ -19,6 +19,7 @@
 struct crumb_kernel_machine {
     crumb_probe *probe; /* its pool runs the kernels too, so that idle threads of another do not spin beside it */
     bool asked_for_memory;
+    uint64_t flushed_bytes;
     crumb_device device; /* on the same pool */
 };
 
@@ -236,9 +237,17 @@ crumb_status crumb_suite_bench_prepare(crumb_kernel_bench *b, size_t kernel, dou
     return CRUMB_OK;
 }
 
-void crumb_suite_flush(const void *p, uint64_t n_bytes) {
-    for (uint64_t at = 0; p && at < n_bytes; at += 64) __builtin_ia32_clflush((const char *)p + at);
+void crumb_suite_flush(crumb_kernel_machine *m, const void *p, uint64_t n_bytes) {
+    const uint64_t line = 64;
+    for (uint64_t at = 0; p && at < n_bytes; at += line) {
+        __builtin_ia32_clflush((const char *)p + at);
+        m->flushed_bytes += line;
+    }
     __builtin_ia32_mfence();
+}
+
+uint64_t crumb_suite_machine_flushed(const crumb_kernel_machine *m) {
+    return m->flushed_bytes;
 }
 
 static uint64_t scale_bytes(const crumb_matrix *w) {
@@ -257,10 +266,10 @@ crumb_status crumb_suite_bench_run(crumb_kernel_bench *b, size_t kernel, const c
     CRUMB_TRY(choose(b, kernel, knobs, err));
     const crumb_matrix *w = &b->trial.w;
     if (how & CRUMB_BENCH_COLD) {
-        crumb_suite_flush(b->row->layout ? b->trial.packed : w->codes,
+        crumb_suite_flush(b->machine, b->row->layout ? b->trial.packed : w->codes,
                           b->row->layout ? b->trial.packed_bytes : b->trial.codes_bytes);
-        crumb_suite_flush(w->scales, scale_bytes(w));
-        crumb_suite_flush(w->mins, scale_bytes(w));
+        crumb_suite_flush(b->machine, w->scales, scale_bytes(w));
+        crumb_suite_flush(b->machine, w->mins, scale_bytes(w));
     }
     b->n_items = cut(b->row, w, b->args.knobs.share, crumb_suite_machine_threads(b->machine), b->bounds);
     crumb_probe_wake(b->machine->probe);

@@ -39,28 +39,27 @@ crumb_status crumb_suite_plan_record(crumb_kernel_machine *m, size_t kernel, con
     return CRUMB_OK;
 }
 
-static void flush_matrix(const crumb_matrix *w) {
+static void flush_matrix(crumb_kernel_machine *m, const crumb_matrix *w) {
     const crumb_matrix_bytes n = crumb_matrix_get_bytes(w);
-    crumb_suite_flush(w->codes, n.codes);
-    crumb_suite_flush(w->scales, n.scales);
-    crumb_suite_flush(w->mins, n.mins);
+    crumb_suite_flush(m, w->codes, n.codes);
+    crumb_suite_flush(m, w->scales, n.scales);
+    crumb_suite_flush(m, w->mins, n.mins);
 }
 
 /* Weights, keys and values, and all values of the plan, its inputs among them. */
-static void flush_plan(const crumb_plan *p) {
-    crumb_suite_flush(p->scratch, p->scratch_bytes);
-    if (p->kv) crumb_suite_flush(p->kv->memory, p->kv->n_bytes);
+static void flush_plan(crumb_kernel_machine *m, const crumb_plan *p) {
+    crumb_suite_flush(m, p->scratch, p->scratch_bytes);
+    if (p->kv) crumb_suite_flush(m, p->kv->memory, p->kv->n_bytes);
     for (size_t i = 0; i < p->n_steps; i++) {
         const crumb_step *s = &p->steps[i];
         for (uint32_t j = 0; s->kind == &crumb_step_linear && j < s->linear.n_parts; j++)
-            flush_matrix(s->linear.parts[j].part.w);
+            flush_matrix(m, s->linear.parts[j].part.w);
     }
 }
 
 crumb_status crumb_suite_plan_time(crumb_kernel_machine *m, size_t kernel, crumb_plan *plan, const crumb_row *rows,
                                    uint32_t n_rows, unsigned how, double *ns, crumb_error *err) {
-    (void)m;
-    if (how & CRUMB_BENCH_COLD) flush_plan(plan);
+    if (how & CRUMB_BENCH_COLD) flush_plan(m, plan);
     crumb_plan_times times = {.n_replays = 0};
     plan->only = steps_of(crumb_suite_op_row(kernel));
     crumb_cpu_plan_measure(plan, &times);

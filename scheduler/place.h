@@ -10,6 +10,10 @@
 
 #include "scheduler/cost.h"
 
+/* Predictions are not better than that, and what is not foreseen costs two devices more than one: below it the simpler
+ * placement is taken, by whoever asks, so that what is planned is what runs. */
+#define CRUMB_PLACE_MARGIN 0.05
+
 typedef struct crumb_place_problem {
     const crumb_profile *machine;
     const crumb_cost_layer *layers; /* in order; the head, where there is one, is the last */
@@ -29,7 +33,7 @@ typedef struct crumb_place_problem {
                    * other  takes both. Without, weights exist once */
     bool whole_prefill; /* no layer is split while a prompt is computed, but between a card and another device, whose
                          * weights are then divided for both phases: what the engine can carry out */
-    double margin;      /* by this part of its time a more involved placement must be faster; 0: 0.02 */
+    double margin;      /* by this part of its time a more involved placement must be faster; 0: CRUMB_PLACE_MARGIN */
     const crumb_correction *correction; /* NULL: none */
 } crumb_place_problem;
 

@@ -25,7 +25,7 @@ void crumb_place_frame_make(const crumb_place_problem *problem, crumb_place_fram
     if (p->n_prompt == 0) p->n_prompt = 1;
     if (p->n_generate == 0) p->n_generate = 128;
     if (p->n_batch == 0) p->n_batch = 512;
-    if (p->margin <= 0) p->margin = 0.02; /* for what is not foreseen: predictions are not that good */
+    if (p->margin <= 0) p->margin = CRUMB_PLACE_MARGIN;
     for (size_t d = 0; d < p->machine->n_devices && problem->devices == 0; d++)
         if (!p->machine->device[d].by_name) p->devices |= 1u << d;
     const uint64_t used = (uint64_t)p->n_prompt + p->n_generate, middle = (uint64_t)p->n_prompt + p->n_generate / 2;

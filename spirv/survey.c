@@ -41,25 +41,29 @@ static bool is_for_good(ze_result_t code) {
 typedef struct asker {
     const crumb_ze_functions *z;
     bool is_partial;
-    ze_result_t failed; /* what has failed for now, of the device that is asked; else success */
+    const char *failed; /* the first call for this device that has, for now, or that crumb cannot do without; or NULL */
+    ze_result_t code;   /* what it has failed with */
 } asker;
 
-static bool succeeds(asker *a, ze_result_t code) {
-    if (!is_for_good(code)) {
-        a->is_partial = true;
-        a->failed = code;
+static bool is_answered(asker *a, const char *call, bool is_needed, ze_result_t code) {
+    if (!is_for_good(code)) a->is_partial = true;
+    if (!a->failed && (!is_for_good(code) || (is_needed && code != ZE_RESULT_SUCCESS))) {
+        a->failed = call;
+        a->code = code;
     }
     return code == ZE_RESULT_SUCCESS;
 }
+#define ASK(a, call, ...)  is_answered(a, #call, false, (a)->z->call(__VA_ARGS__))
+#define NEED(a, call, ...) is_answered(a, #call, true, (a)->z->call(__VA_ARGS__))
 
 /* ---- drivers --------------------------------------------------------------------------------------------------- */
 
 static bool has_extension(asker *a, ze_driver_handle_t driver, const char *name) {
     uint32_t n = 0;
     bool found = false;
-    if (!succeeds(a, a->z->zeDriverGetExtensionProperties(driver, &n, NULL)) || n > 4096) return false;
+    if (!ASK(a, zeDriverGetExtensionProperties, driver, &n, NULL) || n > 4096) return false;
     ze_driver_extension_properties_t *all = calloc(n ? n : 1, sizeof *all);
-    if (all && succeeds(a, a->z->zeDriverGetExtensionProperties(driver, &n, all)))
+    if (all && ASK(a, zeDriverGetExtensionProperties, driver, &n, all))
         for (uint32_t i = 0; i < n; i++) found = found || strcmp(all[i].name, name) == 0;
     free(all);
     return found;
@@ -72,18 +76,18 @@ static void take_versions(asker *a, ze_driver_handle_t driver, crumb_cl_facts *f
     char text[CRUMB_CL_TEXT] = "";
     size_t size = 0; /* asks for it */
     void *address = NULL;
-    succeeds(a, a->z->zeDriverGetProperties(driver, &properties));
+    ASK(a, zeDriverGetProperties, driver, &properties);
     snprintf(text, sizeof text, "%u.%u.%u", properties.driverVersion >> 24, properties.driverVersion >> 16 & 0xff,
              properties.driverVersion & 0xffff);
     if (has_extension(a, driver, "ZE_intel_get_driver_version_string") &&
-        succeeds(a, a->z->zeDriverGetExtensionFunctionAddress(driver, "zeIntelGetDriverVersionString", &address))) {
+        ASK(a, zeDriverGetExtensionFunctionAddress, driver, "zeIntelGetDriverVersionString", &address)) {
         memcpy(&get_version, &address, sizeof address);
         if (get_version && get_version(driver, NULL, &size) == ZE_RESULT_SUCCESS && size < sizeof text)
             get_version(driver, text, &size);
     }
     text[sizeof text - 1] = 0;
     crumb_cl_clean_text(text, f->driver);
-    if (succeeds(a, a->z->zeDriverGetApiVersion(driver, &version)))
+    if (ASK(a, zeDriverGetApiVersion, driver, &version))
         snprintf(f->version, sizeof f->version, "Level Zero %u.%u", (unsigned)ZE_MAJOR_VERSION(version),
                  (unsigned)ZE_MINOR_VERSION(version));
     snprintf(f->platform_name, sizeof f->platform_name, "Level Zero");
@@ -95,7 +99,7 @@ static void take_versions(asker *a, ze_driver_handle_t driver, crumb_cl_facts *f
 static void take_properties(asker *a, ze_device_handle_t d, crumb_cl_facts *f) {
     number_properties blocks = {.stype = BLOCK_PROPERTIES}, ip = {.stype = IP_VERSION, .pNext = &blocks};
     ze_device_properties_t p = {.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES, .pNext = &ip};
-    if (!succeeds(a, a->z->zeDeviceGetProperties(d, &p))) return;
+    if (!ASK(a, zeDeviceGetProperties, d, &p)) return;
     p.name[sizeof p.name - 1] = 0;
     crumb_cl_clean_text(p.name, f->name);
     snprintf(f->vendor, sizeof f->vendor, "%s", p.vendorId == CRUMB_CL_VENDOR_INTEL ? "Intel(R) Corporation" : "");
@@ -114,7 +118,7 @@ static void take_properties(asker *a, ze_device_handle_t d, crumb_cl_facts *f) {
 static void take_compute(asker *a, ze_device_handle_t d, crumb_cl_facts *f) {
     ze_device_compute_properties_t p = {.stype = ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES};
     size_t used = 0;
-    if (!succeeds(a, a->z->zeDeviceGetComputeProperties(d, &p))) return;
+    if (!NEED(a, zeDeviceGetComputeProperties, d, &p)) return;
     f->local_bytes = p.maxSharedLocalMemory;
     f->max_work_group = p.maxTotalGroupSize;
     for (uint32_t i = 0; i < p.numSubGroupSizes && i < ZE_SUBGROUPSIZE_COUNT && used < 100; i++)
@@ -125,7 +129,7 @@ static void take_compute(asker *a, ze_device_handle_t d, crumb_cl_facts *f) {
 static void take_abilities(asker *a, ze_device_handle_t d, crumb_cl_facts *f) {
     number_properties matrix = {.stype = MATRIX_PROPERTIES};
     ze_device_module_properties_t p = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES, .pNext = &matrix};
-    if (!succeeds(a, a->z->zeDeviceGetModuleProperties(d, &p))) return;
+    if (!ASK(a, zeDeviceGetModuleProperties, d, &p)) return;
     f->rounds_division = (p.fp32flags & ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT) != 0;
     f->has_f16 = (p.flags & ZE_DEVICE_MODULE_FLAG_FP16) != 0;
     f->has_dot_product = (p.flags & ZE_DEVICE_MODULE_FLAG_DP4A) != 0;
@@ -142,17 +146,17 @@ static void take_memory(asker *a, ze_device_handle_t d, crumb_cl_facts *f) {
         memories[i] = (ze_device_memory_properties_t){.stype = ZE_STRUCTURE_TYPE_DEVICE_MEMORY_PROPERTIES};
         caches[i] = (ze_device_cache_properties_t){.stype = ZE_STRUCTURE_TYPE_DEVICE_CACHE_PROPERTIES};
     }
-    if (succeeds(a, a->z->zeDeviceGetMemoryProperties(d, &n, memories)))
+    if (NEED(a, zeDeviceGetMemoryProperties, d, &n, memories))
         for (uint32_t i = 0; i < n && i < MAX_MEMORIES; i++) f->memory_bytes += memories[i].totalSize;
     n = MAX_MEMORIES;
-    if (succeeds(a, a->z->zeDeviceGetCacheProperties(d, &n, caches)))
+    if (ASK(a, zeDeviceGetCacheProperties, d, &n, caches))
         for (uint32_t i = 0; i < n && i < MAX_MEMORIES; i++)
             if (caches[i].cacheSize > f->cache_bytes) f->cache_bytes = caches[i].cacheSize;
 }
 
 static void take_place(asker *a, ze_device_handle_t d, crumb_cl_facts *f) {
     ze_pci_ext_properties_t p = {.stype = ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES};
-    if (succeeds(a, a->z->zeDevicePciGetPropertiesExt(d, &p)))
+    if (ASK(a, zeDevicePciGetPropertiesExt, d, &p))
         snprintf(f->pci, CRUMB_CL_TEXT, "%04x:%02x:%02x.%x", p.address.domain, p.address.bus, p.address.device,
                  p.address.function);
 }
@@ -172,11 +176,10 @@ static const char *try_device(asker *a, ze_driver_handle_t driver, ze_device_han
     ze_command_list_handle_t list = NULL;
     ze_module_handle_t module = NULL;
     const char *why = NULL;
-    if (!succeeds(a, a->z->zeContextCreate(driver, &context_desc, &context)))
-        return "its driver makes no context for it";
-    if (!succeeds(a, a->z->zeCommandListCreateImmediate(context, d, &queue, &list)))
+    if (!NEED(a, zeContextCreate, driver, &context_desc, &context)) return "its driver makes no context for it";
+    if (!ASK(a, zeCommandListCreateImmediate, context, d, &queue, &list))
         why = "its Level Zero driver has no command lists that are done in their order: install a newer one";
-    else if (!succeeds(a, a->z->zeModuleCreate(context, d, &module_desc, &module, NULL)) && !crumb_ze_ocloc_is_there())
+    else if (!ASK(a, zeModuleCreate, context, d, &module_desc, &module, NULL) && !crumb_ze_ocloc_is_there())
         why = "its Level Zero driver does not compile OpenCL C: install a newer one, or Intel's "
               "offline compiler (intel-ocloc)";
     if (module) a->z->zeModuleDestroy(module);
@@ -193,10 +196,9 @@ static void judge(asker *a, ze_driver_handle_t driver, ze_device_handle_t d, cru
         why = "the driver says that it has no memory";
     else
         why = try_device(a, driver, d);
-    if (why && a->failed != ZE_RESULT_SUCCESS) /* what it says follows from that */
-        snprintf(f->unusable, sizeof f->unusable,
-                 "its Level Zero driver fails when it is asked: %s; try again, or --backend cl",
-                 crumb_cl_error_name((crumb_cl_code)a->failed));
+    if (why && a->failed) /* what it says follows from that */
+        snprintf(f->unusable, sizeof f->unusable, "%s failed: %s; try again, or --backend cl", a->failed,
+                 crumb_cl_error_name((crumb_cl_code)a->code));
     else if (why)
         snprintf(f->unusable, sizeof f->unusable, "%s", why);
 }
@@ -204,12 +206,12 @@ static void judge(asker *a, ze_driver_handle_t driver, ze_device_handle_t d, cru
 static void take_driver(asker *a, ze_driver_handle_t driver, uint64_t index, crumb_cl_survey *out) {
     ze_device_handle_t devices[CRUMB_CL_MAX_DEVICES] = {0};
     uint32_t n = CRUMB_CL_MAX_DEVICES;
-    if (!succeeds(a, a->z->zeDeviceGet(driver, &n, devices))) return;
+    if (!ASK(a, zeDeviceGet, driver, &n, devices)) return;
     for (uint32_t i = 0; i < n && i < CRUMB_CL_MAX_DEVICES && out->n_devices < CRUMB_CL_MAX_DEVICES; i++) {
         crumb_cl_facts *f = &out->device[out->n_devices];
         *f = (crumb_cl_facts){.platform = index, .device = i};
         if (!devices[i]) continue; /* announced, and not given */
-        a->failed = ZE_RESULT_SUCCESS;
+        a->failed = NULL;
         take_properties(a, devices[i], f);
         if (!f->is_gpu) continue; /* NPUs have drivers too */
         out->n_devices++;
@@ -226,7 +228,7 @@ static void take_driver(asker *a, ze_driver_handle_t driver, uint64_t index, cru
 static bool find_drivers(asker *a, ze_driver_handle_t drivers[MAX_DRIVERS], uint32_t *n) {
     *a = (asker){.z = crumb_ze_load(NULL)};
     *n = MAX_DRIVERS;
-    if (!a->z || !succeeds(a, a->z->zeInit(0)) || !succeeds(a, a->z->zeDriverGet(n, drivers))) return false;
+    if (!a->z || !ASK(a, zeInit, 0) || !ASK(a, zeDriverGet, n, drivers)) return false;
     if (*n > MAX_DRIVERS) *n = MAX_DRIVERS;
     return true;
 }

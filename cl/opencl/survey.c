@@ -1,6 +1,7 @@
 /* Asking every OpenCL driver of this machine for its devices. */
 #include "cl/survey.h"
 
+#include "cl/driver.h"
 #include "cl/opencl/api.h"
 
 #include <stdio.h>
@@ -27,11 +28,27 @@ static void query_text(cl_device_id d, cl_device_info what, char out[CRUMB_CL_TE
     crumb_cl_clean_text(text, out);
 }
 
-static uint64_t query_number(cl_device_id d, cl_device_info what, size_t n_bytes) {
+static uint64_t ask_number(cl_device_id d, cl_device_info what, size_t n_bytes, cl_int *code) {
     unsigned char bytes[8] = {0};
     uint64_t value = 0;
-    if (note(clGetDeviceInfo(d, what, n_bytes, bytes, NULL)) != CL_SUCCESS) return 0;
+    *code = note(clGetDeviceInfo(d, what, n_bytes, bytes, NULL));
+    if (*code != CL_SUCCESS) return 0;
     memcpy(&value, bytes, n_bytes); /* little-endian, as all that crumb runs on */
+    return value;
+}
+
+static uint64_t query_number(cl_device_id d, cl_device_info what, size_t n_bytes) {
+    cl_int code;
+    return ask_number(d, what, n_bytes, &code);
+}
+
+/* What crumb cannot do without: the first such query that fails is why the device cannot be used. */
+#define NEED(d, f, what, type) need_number(d, f, what, #what, sizeof(type))
+static uint64_t need_number(cl_device_id d, crumb_cl_facts *f, cl_device_info what, const char *name, size_t n_bytes) {
+    cl_int code;
+    const uint64_t value = ask_number(d, what, n_bytes, &code);
+    if (code != CL_SUCCESS && !*f->unusable)
+        snprintf(f->unusable, sizeof f->unusable, "clGetDeviceInfo of %s failed: %s", name, crumb_cl_error_name(code));
     return value;
 }
 
@@ -103,14 +120,19 @@ static bool computes_wrong(const crumb_cl_facts *f) {
 
 /* What crumb's kernels cannot do without. */
 static void judge(cl_device_id d, crumb_cl_facts *f) {
+    const bool is_available = NEED(d, f, CL_DEVICE_AVAILABLE, cl_bool) != 0;
+    const bool compiles = NEED(d, f, CL_DEVICE_COMPILER_AVAILABLE, cl_bool) != 0;
+    const bool is_little = NEED(d, f, CL_DEVICE_ENDIAN_LITTLE, cl_bool) != 0;
+    const uint64_t address_bits = NEED(d, f, CL_DEVICE_ADDRESS_BITS, cl_uint);
     const char *why = NULL;
-    if (!query_number(d, CL_DEVICE_AVAILABLE, sizeof(cl_bool)))
+    if (*f->unusable) return; /* what has not been answered says nothing about the device */
+    if (!is_available)
         why = "the driver says that the device is not available";
-    else if (!query_number(d, CL_DEVICE_COMPILER_AVAILABLE, sizeof(cl_bool)))
+    else if (!compiles)
         why = "its driver has no compiler for OpenCL C";
-    else if (query_number(d, CL_DEVICE_ADDRESS_BITS, sizeof(cl_uint)) != 64)
+    else if (address_bits != 64)
         why = "its addresses have not 64 bits";
-    else if (!query_number(d, CL_DEVICE_ENDIAN_LITTLE, sizeof(cl_bool)))
+    else if (!is_little)
         why = "it is big-endian";
     else if (f->local_bytes < 16384 || f->max_work_group < 64)
         why = "its work-groups or their memory are too small (64 work-items and 16 kB are needed)";
@@ -134,10 +156,10 @@ static void take_device(cl_platform_id platform, cl_device_id d, crumb_cl_facts 
     f->unified = f->is_cpu || query_number(d, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof(cl_bool)) != 0;
     f->units = query_number(d, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint));
     f->clock_mhz = query_number(d, CL_DEVICE_MAX_CLOCK_FREQUENCY, sizeof(cl_uint));
-    f->memory_bytes = query_number(d, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong));
-    f->max_alloc_bytes = query_number(d, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
-    f->local_bytes = query_number(d, CL_DEVICE_LOCAL_MEM_SIZE, sizeof(cl_ulong));
-    f->max_work_group = query_number(d, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
+    f->memory_bytes = NEED(d, f, CL_DEVICE_GLOBAL_MEM_SIZE, cl_ulong);
+    f->max_alloc_bytes = NEED(d, f, CL_DEVICE_MAX_MEM_ALLOC_SIZE, cl_ulong);
+    f->local_bytes = NEED(d, f, CL_DEVICE_LOCAL_MEM_SIZE, cl_ulong);
+    f->max_work_group = NEED(d, f, CL_DEVICE_MAX_WORK_GROUP_SIZE, size_t);
     f->cache_bytes = query_number(d, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, sizeof(cl_ulong));
     f->align_bytes = query_number(d, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(cl_uint)) / 8;
     uint64_t float_config = query_number(d, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(cl_device_fp_config));

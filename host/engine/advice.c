@@ -4,13 +4,9 @@
 #include "host/engine/costs.h"
 #include "host/engine/machine.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Predictions are not better than that: below it, one device alone is taken. */
-static const double margin = 0.05;
 
 /* ---- what is asked ------------------------------------------------------------------------------------------- */
 
@@ -34,7 +30,6 @@ static crumb_status cost_layers(crumb_engine_advice *a, crumb_engine_outline_fn 
                                            .gpu_layers = params->n_gpu_layers,
                                            .split = params->n_gpu_layers < 0 ? params->split : 0,
                                            .whole_prefill = true,
-                                           .margin = margin,
                                            .correction = &a->correction};
         const uint64_t available = crumb_memory_available_bytes();
         a->problem.free_bytes[0] = available == UINT64_MAX ? 0 : available;

@@ -116,6 +116,9 @@ struct crumb_kernel_suite {
     int (*machine_threads)(const crumb_kernel_machine *machine); /* 0: it has none of the host's */
     /* Measures the roofs once more, for this kernel. */
     void (*machine_roofs)(crumb_kernel_machine *machine, size_t kernel, crumb_kernel_roofs *out);
+    /* Bytes that CRUMB_BENCH_COLD has taken out of caches since the machine was created, or, where a device cannot do
+     * that, has read in the place of what they held: what is added between two calls is one run's. */
+    uint64_t (*machine_flushed)(const crumb_kernel_machine *machine);
 
     /* y [n][m] = the trial's weights times its activations, by a kernel that takes the problem. Fails with MEMORY or
      * DEVICE; y may be wrong, which is for the caller to see. */

@@ -3,23 +3,15 @@
  * block loads; dpas: the former alone; gpu: to
  * be an integrated GPU; card: one with memory of its own; small: a card with 1 GiB, of which it allocates a quarter at
  * once. */
-#define CL_TARGET_OPENCL_VERSION 300
-#include <CL/cl.h>
-#include <CL/cl_icd.h>
-#include <CL/cl_layer.h>
+#include "tests/cl/layer.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-#define EXPORT __attribute__((visibility("default")))
 
 enum { SUB_GROUP_SIZES = 0x4108 }; /* CL_DEVICE_SUB_GROUP_SIZES_INTEL */
 static const char claim[] = " cl_intel_subgroup_matrix_multiply_accumulate",
                   blocks[] = " cl_intel_subgroup_2d_block_io";
 
 static const char *claim_of = "matrix";
-static struct _cl_icd_dispatch own;
-static const struct _cl_icd_dispatch *below;
 
 static cl_int give(const void *value, size_t n, size_t size, void *out, size_t *n_out) {
     if (n_out) *n_out = n;
@@ -64,36 +56,10 @@ static cl_int CL_API_CALL matrix_info(cl_device_id id, cl_device_info name, size
     return code;
 }
 
-EXPORT cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void *out, size_t *n_out) {
-    const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
-    if (name != CL_LAYER_API_VERSION) return CL_INVALID_VALUE;
-    return give(&version, sizeof version, size, out, n_out);
-}
-
-EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n_entries, const struct _cl_icd_dispatch *target, cl_uint *n_own,
-                                      const struct _cl_icd_dispatch **out) {
-    const size_t most = sizeof own / sizeof own.clGetPlatformIDs, n = n_entries < most ? n_entries : most;
-    if (!target || !n_own || !out) return CL_INVALID_VALUE;
+static void layer_take(void) {
     const char *set = getenv("CRUMB_CLAIM");
     if (set) claim_of = set;
-    below = target;
-    memcpy(&own, target, n * sizeof own.clGetPlatformIDs);
-    own.clGetDeviceInfo = strcmp(claim_of, "small") == 0                                     ? small_info
-                          : strcmp(claim_of, "matrix") == 0 || strcmp(claim_of, "dpas") == 0 ? matrix_info
-                                                                                             : gpu_info;
-    *n_own = (cl_uint)n;
-    *out = &own;
-    return CL_SUCCESS;
-}
-
-/* What Khronos's newer loaders, such as that beside Intel's runtime, call instead. */
-EXPORT cl_int CL_API_CALL clInitLayerWithProperties(cl_uint n_entries, const struct _cl_icd_dispatch *target,
-                                                    cl_uint *n_own, const struct _cl_icd_dispatch **out,
-                                                    const void *properties) {
-    (void)properties;
-    return clInitLayer(n_entries, target, n_own, out);
-}
-
-EXPORT cl_int CL_API_CALL clDeinitLayer(void) {
-    return CL_SUCCESS;
+    layer_own.clGetDeviceInfo = strcmp(claim_of, "small") == 0                                     ? small_info
+                                : strcmp(claim_of, "matrix") == 0 || strcmp(claim_of, "dpas") == 0 ? matrix_info
+                                                                                                   : gpu_info;
 }

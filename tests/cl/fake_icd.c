@@ -4,13 +4,15 @@
  *     FAKE_FAILS     dies as often as the file that FAKE_FAILURES names has bytes, and takes one of them; then it is as
  *                    FAKE_LIES
  *     FAKE_LIES      an Intel GPU with every extension and none of their functions, which cannot make a context
- *     FAKE_SMALL     an Intel GPU with 512 bytes of memory */
+ *     FAKE_SMALL     an Intel GPU with 512 bytes of memory
+ * clGetDeviceInfo fails with CL_OUT_OF_RESOURCES for what FAKE_REFUSES lists by number, as in ",0x1027,0x102b,". */
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
 #include <CL/cl_icd.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -59,6 +61,10 @@ static cl_int CL_API_CALL device_ids(cl_platform_id p, cl_device_type type, cl_u
 
 static cl_int CL_API_CALL device_info(cl_device_id d, cl_device_info what, size_t size, void *out, size_t *n) {
     (void)d;
+    char number[16];
+    const char *refused = getenv("FAKE_REFUSES");
+    snprintf(number, sizeof number, ",0x%x,", (unsigned)what);
+    if (refused && strstr(refused, number)) return CL_OUT_OF_RESOURCES;
     const cl_device_type type = CL_DEVICE_TYPE_GPU;
     const cl_bool yes = CL_TRUE;
     const cl_uint vendor = 0x8086, bits = 64, units = 8;

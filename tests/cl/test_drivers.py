@@ -128,6 +128,25 @@ class Drivers(unittest.TestCase):
         self.assert_cpu_serves(r"gpu0 \(Fake\?Arc\) cannot run this model: .*CL_DEVICE_NOT_AVAILABLE")
         self.assert_gpu_fails(4, "creating a context failed: CL_DEVICE_NOT_AVAILABLE")
 
+    def test_queries_that_fail(self):
+        """What crumb cannot do without and is not told is named, and asked again the next time. That is not what it would say of
+        a device that answers no, or 0."""
+        self.install("lies")
+        name, needed = "0x102b", {
+            "CL_DEVICE_AVAILABLE": "0x1027", "CL_DEVICE_COMPILER_AVAILABLE": "0x1028", "CL_DEVICE_ADDRESS_BITS": "0x100d",
+            "CL_DEVICE_ENDIAN_LITTLE": "0x1026", "CL_DEVICE_LOCAL_MEM_SIZE": "0x1023", "CL_DEVICE_MAX_WORK_GROUP_SIZE": "0x1004",
+            "CL_DEVICE_GLOBAL_MEM_SIZE": "0x101f", "CL_DEVICE_MAX_MEM_ALLOC_SIZE": "0x1010"}
+        for query, number in needed.items():
+            with self.subTest(query):
+                failed = f"clGetDeviceInfo of {query} failed: CL_OUT_OF_RESOURCES"
+                for refused, called in ((f",{number},", "Fake?Arc"), (f",{name},{number},", "name unknown")):
+                    gpu = json.loads(self.crumb("devices", "--json", FAKE_REFUSES=refused).stdout)["devices"][1]
+                    self.assertEqual((gpu["detail"], gpu["unusable"]), (called, failed))
+                    self.assert_gpu_fails(4, re.escape(f"gpu0 ({called}) cannot be used: {failed}"), FAKE_REFUSES=refused)
+        self.assert_gpu_fails(4, "gpu0 .*creating a context failed: CL_DEVICE_NOT_AVAILABLE")
+        unnamed = json.loads(self.crumb("devices", "--json", FAKE_REFUSES=f",{name},").stdout)["devices"][1]
+        self.assertEqual((unnamed["detail"], unnamed["unusable"]), ("Fake?Arc", ""))  # the answer before is kept
+
     def test_small(self):
         self.install("small")
         self.assert_cpu_serves("cannot run this model: .*not enough|cannot run this model: .*at most")

@@ -63,7 +63,7 @@ class Kernels(CommandTest):
         results = json.loads(self.succeeds(*run, "--json").stdout)["results"]
         self.assertEqual([(row["kernel"], row["m"], row["n"]) for row in results], [("attention_q8__ref", 300, 5)])
         self.assertGreater(results[0]["ns"], 0)
-        self.assertEqual((results[0]["cold"], results[0]["limit"]), (False, "-"))
+        self.assertEqual((results[0]["cold"], results[0]["cold_bytes"], results[0]["limit"]), (False, 0, "-"))
         self.assertNotIn("warm_ns", results[0])
 
     def test_ops_in_plans_are_timed_cold(self):
@@ -76,6 +76,8 @@ class Kernels(CommandTest):
             self.assertGreater(len(results), 0, op)
             for row in results:
                 self.assertTrue(row["cold"])
+                self.assertGreaterEqual(row["cold_bytes"], row["bytes"])
+                self.assertGreater(row["cold_bytes"], 0)
                 self.assertGreater(row["warm_ns"], 0)
                 self.assertIn(row["limit"], ("-",) if op == "quantize" else ("bandwidth", "compute", "port", "latency"))
         peaks = {row["kernel"]: row["peak_gops"] > 0 for row in ops["attention"]}
@@ -90,6 +92,7 @@ class Kernels(CommandTest):
         self.assertGreaterEqual(len(results), 1)
         for row in results:
             self.assertTrue(row["cold"])
+            self.assertGreaterEqual(row["cold_bytes"], row["weight_bytes"])
             self.assertIn(row["limit"], ("bandwidth", "port", "latency"))
             self.assertGreater(row["prepare_ns"], 0, row["kernel"])  # int8 at least
             self.assertAlmostEqual(row["gops"], 2 * 256 * 512 / row["ns"], places=3)
@@ -97,6 +100,8 @@ class Kernels(CommandTest):
             if "scalar" not in row["kernel"] and "ref" not in row["kernel"]:
                 for key in ("read_gb_s", "peak_gops", "clock_ghz", "gamma"):
                     self.assertGreater(row[key], 0, (row["kernel"], key))
+        warm = json.loads(self.succeeds(*run, "--json").stdout)["results"]
+        self.assertEqual({row["cold_bytes"] for row in warm}, {0})
         text = self.succeeds(*run).stdout
         self.assertRegex(text, r"1\.58 bits, group 0, 256 x 512, 1 rows, 1 threads, weights warm: memory [\d.]+ GB/s")
         self.assertRegex(text, r"\n\w+_u2_i8\w* +[\d.]+ +[\d.]+ ")

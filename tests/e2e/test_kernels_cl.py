@@ -165,6 +165,9 @@ class OpenCl(CommandTest):
         self.assertIn(row["limit"], ("bandwidth", "compute", "launch", "latency"))
         if self.exact:
             self.assertTrue(1e-7 < row["nmse"] < 1e-2, row)
+        self.assertGreaterEqual(row["cold_bytes"], 64 << 20)  # four times the device's cache, and no less than that
+        warm, = json.loads(self.succeeds(*run, "--json").stdout)["results"]
+        self.assertEqual(warm["cold_bytes"], 0)
         self.assertRegex(self.succeeds(*run).stdout, r"1 rows, weights warm: memory [\d.]+ GB/s, a launch [\d.]+ us")
 
     def test_tune_keeps_and_plans_take(self):

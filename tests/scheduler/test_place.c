@@ -322,6 +322,7 @@ static void prompts_stay_whole_where_that_is_asked_for(void **state) {
     m.device[1].together_gb_s = m.device[1].read_gb_s;
     for (int w = 0; w < CRUMB_WORK_COUNT; w++) m.device[0].gops[w] = m.device[1].gops[w];
     crumb_place_problem problem = problem_of(&m, &s);
+    problem.n_prompt = 2048; /* so much that splitting it gains more than the margin */
     crumb_placement any = place(&problem);
     assert_true(any.part[CRUMB_PHASE_PREFILL][0].share < 1 && any.part[CRUMB_PHASE_DECODE][0].share < 1);
     crumb_placement_free(&any);
@@ -363,6 +364,35 @@ static void what_gains_less_than_the_margin_is_not_taken(void **state) {
     }
     print_message("taken up to a margin of %u%%\n", n_both);
     assert_true(n_both > 1 && n_alone > 5);
+}
+
+/* The same where nobody names a margin: beside a processor so slow that it helps by a few percent, by less than
+ * predictions are good for, the GPU is alone. */
+static void a_few_percent_are_not_enough(void **state) {
+    (void)state;
+    const crumb_profile known = machine("lnl", "crumb");
+    shape s;
+    shape_make(&llama3_8b, &s);
+    double gain = 1;
+    for (double factor = 1; gain > 0.75 * CRUMB_PLACE_MARGIN; factor *= 1.01) {
+        crumb_profile m = known;
+        m.device[0] = crumb_cost_corrected(&known.device[0], factor);
+        crumb_place_problem problem = problem_of(&m, &s);
+        problem.devices = 2;
+        crumb_placement alone = place(&problem);
+        problem.devices = 0;
+        crumb_placement usual = place(&problem);
+        problem.margin = 1e-6;
+        crumb_placement best = place(&problem);
+        gain = 1 - best.total_ns / alone.total_ns;
+        if (fabs(gain - CRUMB_PLACE_MARGIN) > 0.1 * CRUMB_PLACE_MARGIN) /* not at the border itself */
+            assert_true((usual.total_ns < alone.total_ns) == (gain > CRUMB_PLACE_MARGIN));
+        crumb_placement_free(&alone);
+        crumb_placement_free(&usual);
+        crumb_placement_free(&best);
+    }
+    print_message("alone where both gain %.1f%%\n", 100 * gain);
+    assert_true(gain > 0.5 * CRUMB_PLACE_MARGIN);
 }
 
 /* Without caches of their own: nothing moves, and keys and values exist once. */
@@ -467,6 +497,7 @@ int main(void) {
         cmocka_unit_test(constraints_that_contradict_each_other_are_errors),
         cmocka_unit_test(prompts_stay_whole_where_that_is_asked_for),
         cmocka_unit_test(what_gains_less_than_the_margin_is_not_taken),
+        cmocka_unit_test(a_few_percent_are_not_enough),
         cmocka_unit_test(devices_with_one_cache_move_nothing),
         cmocka_unit_test(measurements_correct_predictions),
         cmocka_unit_test(answers_are_sound_for_any_machine),

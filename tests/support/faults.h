@@ -4,7 +4,7 @@
  * CRUMB_FAULT=N:lost   and so do all behind it, as when the device has been reset
  * CRUMB_FAULT=N:hang   none fails; but what is enqueued from then on is never done, and what waits for it never returns
  * CRUMB_FAULT=NAME     every call of that function
- * CRUMB_FAULT_CODE     what it fails with: "memory", "lost"; else what the library that is tested with has by itself
+ * CRUMB_FAULT_CODE     what it fails with: "memory", "lost", "refused" (for good); else what the library has by itself
  * CRUMB_FAULT_LOG=FILE a line for each call, which is its number: the function's name, then where it was called from,
  * as addresses in crumb's module, the innermost first
  */
@@ -43,9 +43,10 @@ __attribute__((unused)) static void crumb_test_wait_for_hanging(void) {
 }
 
 /* The code that a failing call returns. */
-__attribute__((unused)) static int crumb_test_fault_code(int usual, int memory, int lost) {
+__attribute__((unused)) static int crumb_test_fault_code(int usual, int memory, int lost, int refused) {
     const char *code = getenv("CRUMB_FAULT_CODE");
     if (!code) return usual;
+    if (strcmp(code, "refused") == 0) return refused;
     return strcmp(code, "memory") == 0 ? memory : strcmp(code, "lost") == 0 ? lost : usual;
 }
 

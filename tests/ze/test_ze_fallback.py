@@ -19,6 +19,8 @@ ASKED = ["zeInit", "zeDriverGet", "zeDriverGetApiVersion", "zeDriverGetPropertie
 NOT_NEEDED = ["zeDriverGetApiVersion", "zeDriverGetProperties", "zeDriverGetExtensionProperties",
               "zeDeviceGetModuleProperties", "zeDeviceGetCacheProperties"]
 
+NEEDED = ["zeDeviceGetComputeProperties", "zeDeviceGetMemoryProperties", "zeContextCreate", "zeCommandListCreateImmediate"]
+
 
 class Fallback(unittest.TestCase):
     def setUp(self):
@@ -91,12 +93,16 @@ class Fallback(unittest.TestCase):
                     self.assertRegex(listed.stdout, "gpu0", name)
                     self.assertEqual(self.list_gpus(), whole, name)
                     continue
-                self.assertRegex(listed.stdout, "no Level Zero driver offers a GPU|cannot be used|its driver|the driver says|"
-                                                "its work-groups|its Level Zero driver", name)
+                said = rf"cannot be used: {name} failed: ZE_RESULT_ERROR_DEVICE_LOST" if name in NEEDED else "no Level Zero driver offers a GPU"
+                self.assertRegex(listed.stdout, said, name)
                 named = self.crumb("run", "--backend", "ze", "-n", "1", opencl=False, CRUMB_FAULT=name)
                 self.assertEqual(named.returncode, 4, f"{name}: {named.stderr}")
                 self.assertTrue(re.search("gpu0|Level Zero", named.stderr), f"{name}: {named.stderr}")
                 self.assertEqual(self.list_gpus(), whole, name)
+        for name in ("zeDeviceGetComputeProperties", "zeDeviceGetMemoryProperties"):  # a driver that has none of it
+            self.setUp()
+            listed = self.crumb("devices", opencl=False, CRUMB_FAULT=name, CRUMB_FAULT_CODE="refused")
+            self.assertIn(f"cannot be used: {name} failed: ZE_RESULT_ERROR_UNSUPPORTED_FEATURE", listed.stdout)
 
 
 if __name__ == "__main__":

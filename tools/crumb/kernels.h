@@ -100,6 +100,7 @@ typedef struct kernels_plans_time {
     double read_gb_s;    /* 0: unknown */
     double peak_gops;    /* int8's, of kernels with such products; 0: none, or unknown */
     bool cold;           /* nothing of what it reads was in a cache */
+    uint64_t cold_bytes; /* that were taken out of caches before a run: the least of all rounds */
     double warm_ns;      /* where it was cold: what it takes when that is not so; 0: not asked */
     const char *limit;   /* "bandwidth", "compute", "port", "latency"; "-": nothing says */
 } kernels_plans_time;

@@ -93,6 +93,7 @@ static void add_json(const perf_state *p) {
         json_add_u64(entry, "n", p->problem.n);
         json_add_u64(entry, "threads", (uint64_t)p->choice.suite->machine_threads(p->choice.machine));
         cJSON_AddBoolToObject(entry, "cold", p->choice.options->cold);
+        json_add_u64(entry, "cold_bytes", p->turns.series[i].cold_bytes);
         json_add_real(entry, "ns", r.measure[TURNS_NS]);
         json_add_real(entry, "prepare_ns", r.measure[TURNS_PREPARE_NS]);
         json_add_u64(entry, "weight_bytes", r.n_bytes);
@@ -212,6 +213,7 @@ static void add_time(void *user, const kernels_plans_time *t) {
     json_add_real(entry, "gflops", t->gflops);
     json_add_real(entry, "peak_gops", t->peak_gops);
     cJSON_AddBoolToObject(entry, "cold", t->cold);
+    json_add_u64(entry, "cold_bytes", t->cold_bytes);
     if (t->cold) json_add_real(entry, "warm_ns", t->warm_ns);
     json_add_text(entry, "limit", t->limit);
     cJSON_AddItemToArray(user, entry);

@@ -255,12 +255,19 @@ static crumb_status time_once(const pair *p, unsigned how, double *ns, crumb_err
     return c->suite->plan_time(c->machine, p->kernel, p->device.plan, p->scene.rows, p->scene.n, how, ns, err);
 }
 
-/* *rounds: that are wanted, then those that ns has; and warm_ns, of cold rounds' turns with warm ones. */
-static crumb_status time_rounds(const pair *p, size_t *rounds, double *ns, double *warm_ns, crumb_error *err) {
-    const bool cold = p->choice->options->cold;
+/* *rounds: that are wanted, then those that ns has; and warm_ns, of cold rounds' turns with warm ones. *cold_bytes: the
+ * least that were taken out of caches before a cold one. */
+static crumb_status time_rounds(const pair *p, size_t *rounds, double *ns, double *warm_ns, uint64_t *cold_bytes,
+                                crumb_error *err) {
+    const kernels_choice *c = p->choice;
+    const bool cold = c->options->cold;
+    *cold_bytes = UINT64_MAX;
     for (size_t i = 0; i < *rounds + WARM_UP_ROUNDS && !cli_interrupted(NULL); i++) {
         const size_t round = i < WARM_UP_ROUNDS ? 0 : i - WARM_UP_ROUNDS;
+        const uint64_t flushed = c->suite->machine_flushed(c->machine);
         CRUMB_TRY(time_once(p, cold ? CRUMB_BENCH_COLD : 0, &ns[round], err));
+        const uint64_t n_bytes = c->suite->machine_flushed(c->machine) - flushed;
+        if (n_bytes < *cold_bytes) *cold_bytes = n_bytes;
         if (cold) CRUMB_TRY(time_once(p, 0, &warm_ns[round], err)); /* the cold run has filled the caches */
         if (i == 0 && ns[round] > long_ns) return *rounds = 1, CRUMB_OK;
     }
@@ -279,11 +286,12 @@ static const char *limit_of(const kernels_plans_time *t) {
 static crumb_status time_pair(const pair *p, size_t rounds, kernels_plans_time *out, crumb_error *err) {
     const kernels_choice *c = p->choice;
     crumb_kernel_roofs before, after;
+    uint64_t cold_bytes;
     void *memory;
     CRUMB_TRY(crumb_calloc(2 * (uint64_t)rounds, sizeof(double), "times", &memory, err));
     double *const ns = memory, *const warm_ns = ns + rounds;
     c->suite->machine_roofs(c->machine, p->kernel, &before);
-    crumb_status status = time_rounds(p, &rounds, ns, warm_ns, err);
+    crumb_status status = time_rounds(p, &rounds, ns, warm_ns, &cold_bytes, err);
     c->suite->machine_roofs(c->machine, p->kernel, &after); /* the machine drifts: halfway */
     *out = (kernels_plans_time){.info = kernels_info(c, p->kernel), .m = p->scene.m, .k = p->scene.k, .n = p->scene.n};
     name_problem(p, out->problem);
@@ -294,6 +302,7 @@ static crumb_status time_pair(const pair *p, size_t rounds, kernels_plans_time *
     out->read_gb_s = (before.read_gb_s + after.read_gb_s) / 2;
     out->peak_gops = out->info.int8_products ? (before.peak_gops + after.peak_gops) / 2 : 0;
     out->cold = c->options->cold;
+    out->cold_bytes = cold_bytes;
     out->warm_ns = out->cold ? cli_median(warm_ns, rounds) : 0;
     out->limit = out->n_bytes ? limit_of(out) : "-";
     free(memory);

@@ -30,7 +30,8 @@ crumb_status kernels_turns_add(kernels_turns *t, size_t kernel, const char *knob
     double *values = calloc(TURNS_N_MEASURES * t->rounds, sizeof *values);
     if (!values) return crumb_fail(err, CRUMB_ERR_MEMORY, "no memory for %zu rounds", t->rounds);
     turns_series *s = &t->series[t->n_series++];
-    *s = (turns_series){.kernel = kernel, .info = kernels_info(t->choice, kernel), .values = values};
+    *s = (turns_series){
+        .kernel = kernel, .info = kernels_info(t->choice, kernel), .values = values, .cold_bytes = UINT64_MAX};
     snprintf(s->knobs, sizeof s->knobs, "%s", knobs);
     return CRUMB_OK;
 }
@@ -57,7 +58,10 @@ static crumb_status measure(kernels_turns *t, turns_series *s, size_t round, cru
     double ns, prepare_ns = 0, near_ns = 0, share = 1;
     crumb_kernel_roofs before, after;
     suite->machine_roofs(machine, s->kernel, &before);
+    const uint64_t flushed = suite->machine_flushed(machine);
     CRUMB_TRY(suite->bench_run(t->bench, s->kernel, s->knobs, t->cold ? CRUMB_BENCH_COLD : 0, &ns, err));
+    const uint64_t cold_bytes = suite->machine_flushed(machine) - flushed;
+    if (cold_bytes < s->cold_bytes) s->cold_bytes = cold_bytes;
     if (suite->bench_run_near) CRUMB_TRY(suite->bench_run_near(t->bench, s->kernel, &near_ns, &share, err));
     if (suite->bench_prepare) CRUMB_TRY(suite->bench_prepare(t->bench, s->kernel, &prepare_ns, err));
     suite->machine_roofs(machine, s->kernel, &after);

@@ -26,7 +26,8 @@ typedef struct turns_series {
     size_t kernel;
     char knobs[CRUMB_KNOBS_BYTES];
     crumb_kernel_info info;
-    double *values; /* [TURNS_N_MEASURES][rounds] */
+    double *values;      /* [TURNS_N_MEASURES][rounds] */
+    uint64_t cold_bytes; /* that were taken out of caches before a run: the least of all rounds */
 } turns_series;
 
 typedef struct kernels_turns {

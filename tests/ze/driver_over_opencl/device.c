@@ -18,7 +18,7 @@ bool call_fails(const char *function) {
 
 ze_result_t call_code(void) {
     return (ze_result_t)crumb_test_fault_code(ZE_RESULT_ERROR_DEVICE_LOST, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
-                                              ZE_RESULT_ERROR_DEVICE_LOST);
+                                              ZE_RESULT_ERROR_DEVICE_LOST, ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
 }
 
 bool device_hangs(void) {
