@@ -281,10 +281,14 @@ static crumb_status record_norm(crumb_cl_recorder *r, size_t *index, crumb_error
     crumb_cl_turn turn = {0};
     const size_t n = head_norms(r, *index, &turn);
     if (n) return record_rope(r, index, n, &turn, err);
-    if (!crumb_cl_norm_folds(r, *index)) return crumb_cl_record_norm(r, op, err);
+    const size_t n_linear = crumb_cl_norm_folds(r, *index);
+    if (!n_linear) return crumb_cl_record_norm(r, op, err);
     r->p->values[op->norm.out].readable = false;
-    ++*index;
-    return record_linear(r, index, op, err);
+    for (size_t i = 0; i < n_linear; i++) {
+        ++*index;
+        CRUMB_TRY(record_linear(r, index, op, err));
+    }
+    return CRUMB_OK;
 }
 
 /* A gate that no linear op before it computes. */
