@@ -305,6 +305,7 @@ static crumb_status record_gate(crumb_cl_recorder *r, size_t *index, crumb_error
 /* Records op *index, and those after it that are folded in; leaves *index at the last one. */
 static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *err) {
     const crumb_op *op = &r->desc->ops[*index];
+    *r->quantized = '\0';
     switch (op->kind) {
     case CRUMB_OP_INPUT: return CRUMB_OK; /* crumb_cl_plan_write puts it where the ops find it */
     case CRUMB_OP_EMBED: return crumb_cl_record_embed(r, op, err);

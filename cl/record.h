@@ -20,6 +20,9 @@ typedef struct crumb_cl_recorder {
     crumb_cl_wish *wishes; /* until they are granted */
     size_t n_wishes;
     uint64_t wished_bytes;
+    /* The options with which the plan's activations were quantized last, for the ops that are recorded together: they
+     * read one value, so the same options make the same codes. Empty: none were. */
+    char quantized[CRUMB_CL_OPTIONS_MAX];
 } crumb_cl_recorder;
 
 /* A launch under construction: begin, of a row with all of its options, then its arguments in order, then end, which

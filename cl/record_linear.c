@@ -186,7 +186,8 @@ static void arg_source(crumb_cl_builder *b, const crumb_op *op, const crumb_op *
     crumb_cl_arg_f32(b, norm ? made->norm.eps : 0);
 }
 
-/* Activations as `kernel` reads them, or where it quantizes by itself only their rows' largest values. */
+/* Activations as `kernel` reads them, or where it quantizes by itself only their rows' largest values; unless they lie
+ * there already. */
 static crumb_status record_quantize(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *made,
                                     const crumb_cl_kernel *kernel, const crumb_cl_linear *use, crumb_error *err) {
     char options[CRUMB_CL_OPTIONS_MAX];
@@ -194,6 +195,8 @@ static crumb_status record_quantize(crumb_cl_recorder *r, const crumb_op *op, co
     crumb_plan *p = r->p;
     const crumb_matrix *w = use->w;
     crumb_cl_quantize_options(kernel, use, input_option(made), options);
+    if (strcmp(options, r->quantized) == 0) return CRUMB_OK;
+    snprintf(r->quantized, sizeof r->quantized, "%s", options);
     CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_row_of(r, CRUMB_CL_QUANTIZE), options, &b, err));
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);
