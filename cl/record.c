@@ -281,10 +281,14 @@ static crumb_status record_norm(crumb_cl_recorder *r, size_t *index, crumb_error
     crumb_cl_turn turn = {0};
     const size_t n = head_norms(r, *index, &turn);
     if (n) return record_rope(r, index, n, &turn, err);
-    if (!crumb_cl_norm_folds(r, *index)) return crumb_cl_record_norm(r, op, err);
+    const size_t n_linear = crumb_cl_norm_folds(r, *index);
+    if (!n_linear) return crumb_cl_record_norm(r, op, err);
     r->p->values[op->norm.out].readable = false;
-    ++*index;
-    return record_linear(r, index, op, err);
+    for (size_t i = 0; i < n_linear; i++) {
+        ++*index;
+        CRUMB_TRY(record_linear(r, index, op, err));
+    }
+    return CRUMB_OK;
 }
 
 /* A gate that no linear op before it computes. */
@@ -301,6 +305,7 @@ static crumb_status record_gate(crumb_cl_recorder *r, size_t *index, crumb_error
 /* Records op *index, and those after it that are folded in; leaves *index at the last one. */
 static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *err) {
     const crumb_op *op = &r->desc->ops[*index];
+    *r->quantized = '\0';
     switch (op->kind) {
     case CRUMB_OP_INPUT: return CRUMB_OK; /* crumb_cl_plan_write puts it where the ops find it */
     case CRUMB_OP_EMBED: return crumb_cl_record_embed(r, op, err);

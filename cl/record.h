@@ -20,6 +20,9 @@ typedef struct crumb_cl_recorder {
     crumb_cl_wish *wishes; /* until they are granted */
     size_t n_wishes;
     uint64_t wished_bytes;
+    /* The options with which the plan's activations were quantized last, for the ops that are recorded together: they
+     * read one value, so the same options make the same codes. Empty: none were. */
+    char quantized[CRUMB_CL_OPTIONS_MAX];
 } crumb_cl_recorder;
 
 /* A launch under construction: begin, of a row with all of its options, then its arguments in order, then end, which
@@ -90,8 +93,10 @@ typedef struct crumb_cl_turn {
 crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_cl_turn *turn, crumb_error *err);
 crumb_status crumb_cl_record_attention(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 
-/* Whether op `index`, a norm, can be part of the linear op behind it, and op `index`, linear, of the gate behind it. */
-bool crumb_cl_norm_folds(const crumb_cl_recorder *r, size_t index);
+/* How many linear ops right behind op `index`, a norm, read it, and each has it as its part: more than one where q/k/v
+ * or gate/up differ in what their activations become. 0: the norm is a launch. */
+size_t crumb_cl_norm_folds(const crumb_cl_recorder *r, size_t index);
+/* Whether op `index`, linear, can be part of the gate behind it. */
 bool crumb_cl_gated_folds(const crumb_cl_recorder *r, size_t index);
 /* Whether op `index`, a gate, becomes part of the launch that quantizes for the linear op behind it. Fails only where
  * what has been tuned cannot be read. */

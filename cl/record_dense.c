@@ -22,6 +22,7 @@ static crumb_status record_split(crumb_cl_recorder *r, const crumb_op *op, const
     crumb_cl_builder b;
     const crumb_cl_kernel *split = crumb_cl_row_of(r, CRUMB_CL_SPLIT);
     crumb_cl_split_options(kernel, norm != NULL, options);
+    *r->quantized = '\0'; /* it writes where codes and scales were */
     CRUMB_TRY(crumb_cl_launch_begin(r, split, options, &b, err));
     b.launch->time = time_of(r);
     crumb_cl_arg_u32(&b, r->after_select);

@@ -86,17 +86,25 @@ void crumb_cl_linear_bytes(const crumb_cl_recorder *r, const crumb_op *op, crumb
 
 /* ---- folding ------------------------------------------------------------------------------------------------- */
 
-bool crumb_cl_norm_folds(const crumb_cl_recorder *r, size_t index) {
-    const crumb_op *norm = &r->desc->ops[index], *linear = norm + 1;
-    if (index + 1 >= r->desc->n_ops || linear->kind != CRUMB_OP_LINEAR || linear->linear.x != norm->norm.out)
-        return false;
-    if (norm->norm.head_dim && norm->norm.head_dim != r->desc->values[norm->norm.x].width) return false;
+/* Whether a norm can be part of the op, linear, that reads it. */
+static bool takes_norm(const crumb_cl_recorder *r, const crumb_op *norm, const crumb_op *linear) {
+    if (linear->linear.add == norm->norm.out) return false;
     for (int i = 0; i < linear->linear.n_parts; i++) { /* every preparing launch norms by itself, also behind others */
         const crumb_linear_part *part = &linear->linear.part[i];
         if (!prepares(r, linear, part->w)) return false;
         if (r->desc->values[part->out].slot == r->desc->values[norm->norm.x].slot) return false;
     }
-    return crumb_op_only_next_reads(r->desc, index, norm->norm.out);
+    return true;
+}
+
+size_t crumb_cl_norm_folds(const crumb_cl_recorder *r, size_t index) {
+    const crumb_op *norm = &r->desc->ops[index], *op = norm + 1, *end = r->desc->ops + r->desc->n_ops;
+    if (norm->norm.head_dim && norm->norm.head_dim != r->desc->values[norm->norm.x].width) return 0;
+    while (op < end && op->kind == CRUMB_OP_LINEAR && op->linear.x == norm->norm.out) {
+        if (!takes_norm(r, norm, op++)) return 0;
+    }
+    const size_t n = (size_t)(op - norm) - 1;
+    return n && crumb_op_only_next_reads(r->desc, index + n - 1, norm->norm.out) ? n : 0;
 }
 
 /* A linear op's `first` part and those alike behind it, as a kernel is asked for. `made`: what is quantized. */
@@ -178,7 +186,8 @@ static void arg_source(crumb_cl_builder *b, const crumb_op *op, const crumb_op *
     crumb_cl_arg_f32(b, norm ? made->norm.eps : 0);
 }
 
-/* Activations as `kernel` reads them, or where it quantizes by itself only their rows' largest values. */
+/* Activations as `kernel` reads them, or where it quantizes by itself only their rows' largest values; unless they lie
+ * there already. */
 static crumb_status record_quantize(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *made,
                                     const crumb_cl_kernel *kernel, const crumb_cl_linear *use, crumb_error *err) {
     char options[CRUMB_CL_OPTIONS_MAX];
@@ -186,6 +195,8 @@ static crumb_status record_quantize(crumb_cl_recorder *r, const crumb_op *op, co
     crumb_plan *p = r->p;
     const crumb_matrix *w = use->w;
     crumb_cl_quantize_options(kernel, use, input_option(made), options);
+    if (strcmp(options, r->quantized) == 0) return CRUMB_OK;
+    snprintf(r->quantized, sizeof r->quantized, "%s", options);
     CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_row_of(r, CRUMB_CL_QUANTIZE), options, &b, err));
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);

@@ -17,8 +17,8 @@ crumb_status crumb_op_check(const crumb_plan_desc *desc, const crumb_kv_params *
 crumb_status crumb_values_check(const crumb_plan_desc *desc, crumb_error *err);
 /* Puts "op 3 (linear, layer 1): " before the message. */
 crumb_status crumb_op_fail(const crumb_plan_desc *desc, size_t index, crumb_status status, crumb_error *err);
-/* Whether nobody reads the value that op `index` makes, except the op after it: the two may become one. Shared values
- * others read. */
+/* Whether nobody reads the value v, made by op `index` or one before it, behind the op after `index`: ops up to that
+ * may become one. Shared values others read. */
 bool crumb_op_only_next_reads(const crumb_plan_desc *desc, size_t index, crumb_value v);
 
 /* The values that a plan's INPUT ops name, and for how many rows each has been written since the last replay. */

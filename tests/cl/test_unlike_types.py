@@ -1,6 +1,7 @@
-"""A model whose gate and up have two widths, so that no launch computes both and the gate: the gate goes into the launch that
-quantizes for down. The text is the CPU's, and a layer has the launches that cl/README.md counts. With CRUMB_CLAIM=gpu the
-device claims to be one (claims_layer.c), and one row is quantized by kernels themselves."""
+"""Models with matrices of two widths where most have one: values in more bits than queries and keys, as in llama.cpp's K-quant
+mixtures, whose norm goes into what quantizes for each; and up in more bits than gate, so that no launch computes both and the
+gate: that goes into the launch that quantizes for down. The text is the CPU's, and a layer has the launches that cl/README.md
+counts. With CRUMB_CLAIM=gpu the device claims to be one (claims_layer.c), and one row is quantized by kernels themselves."""
 import os
 import re
 import struct
@@ -15,8 +16,8 @@ COMMAND = os.environ["CRUMB_COMMAND"]
 MODELS = Path(__file__).resolve().parents[1] / "oracle/models"
 IS_GPU = os.environ.get("CRUMB_CLAIM") == "gpu"
 N_LAYERS = 2
-# Of a layer: q/k/v, o, the norm that gate and up read, gate, up, down; rotation with storing; attention and its merging.
-OWN_LAUNCHES, QUANTIZING = 6 + 1 + 2, 1 if IS_GPU else 5
+# Of a layer: rotation with storing; attention and its merging; five linear launches, which codes are made for.
+REST, LINEAR = 1 + 2, 5
 
 
 class Gguf:
@@ -51,13 +52,11 @@ def write_mixed(path, most, other, wanted):
     path.write_bytes(head + bytes(-len(head) % ALIGNMENT) + values)
 
 
-class UnlikeGates(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.path = Path(cls.folder.name, "mixed.gguf")
-        write_mixed(cls.path, Gguf(MODELS / "llama-q4_0.gguf"), Gguf(MODELS / "llama-q8_0.gguf"), b"ffn_up.weight")
+class UnlikeTypes(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = Path(folder.name, "mixed.gguf")
 
     def tell(self, *arguments):
         done = subprocess.run([COMMAND, "run", "-m", self.path, "-n", "12", "--temp", "0", "-p", "Once upon a time there was",
@@ -66,7 +65,9 @@ class UnlikeGates(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
-    def test_text_and_launches(self):
+    def check(self, other, wanted, quantizing):
+        """The tensors `wanted` are of model `other`, all else has 4 bits; `quantizing`: a layer's launches that make codes."""
+        write_mixed(self.path, Gguf(MODELS / "llama-q4_0.gguf"), Gguf(MODELS / other), wanted)
         told = self.tell("--device", "gpu0", "--target", "cl:dp4a", "-v", "--verify", "off")
         self.assertEqual(told.stdout, self.tell("--device", "cpu").stdout)
         plans = re.findall(r"a plan for (\d+) rows is (\d+) kernels .* of scratch:(.*)", told.stderr)
@@ -75,10 +76,17 @@ class UnlikeGates(unittest.TestCase):
             print(f"{rows} rows, {n} launches:{kernels}")
             named = {name: int(count) for count, name in re.findall(r" (\d+) (\w+)", kernels)}
             self.assertNotIn("gated", named)
+            self.assertNotIn("rms_norm", named)
             if rows == "1":
                 outside = sum(count for name, count in named.items() if name.startswith(("embed", "select", "top")))
                 head = 1 if IS_GPU else 2
-                self.assertEqual(int(n) - outside - head, N_LAYERS * (OWN_LAUNCHES + QUANTIZING))
+                self.assertEqual(int(n) - outside - head, N_LAYERS * (REST + LINEAR + quantizing))
+
+    def test_values(self):
+        self.check("llama-5-bit.gguf", b"attn_v.weight", 0 if IS_GPU else 5)
+
+    def test_gates(self):
+        self.check("llama-q8_0.gguf", b"ffn_up.weight", 1 if IS_GPU else 5)
 
 
 if __name__ == "__main__":
