@@ -69,6 +69,7 @@ enum {
 /* What changes a kernel's speed and not its results: `crumb tune` finds values for a machine. 0 is a default. */
 typedef struct crumb_cpu_knobs {
     uint32_t streams;    /* GEMV: tile-rows read at once: 1, 2, 4 */
+    uint32_t unroll;     /* GEMV: lines of codes taken at once: 1, 2 */
     uint32_t near_bytes; /* GEMV: how far ahead in each stream lines are fetched into L1 */
     uint32_t far_kb;     /* GEMV: and into L2; not at all where that is no further */
     uint32_t columns;    /* GEMM: the most of a block; the default follows L2 */

@@ -323,6 +323,6 @@ void crumb_suite_setting_effect(const crumb_kernel_machine *machine, size_t kern
             .tile1 = (uint32_t)crumb_div_up(w.m, CRUMB_TILE_ROWS),
             .knobs = used,
             .effect = &used});
-    snprintf(effect, CRUMB_KNOBS_BYTES, "%u %u %u %u %u %u %08x", used.streams, used.near_bytes, used.far_kb,
-             used.columns, used.steps, n, hash);
+    snprintf(effect, CRUMB_KNOBS_BYTES, "%u %u %u %u %u %u %u %08x", used.streams, used.unroll, used.near_bytes,
+             used.far_kb, used.columns, used.steps, n, hash);
 }

@@ -44,33 +44,44 @@ SIMD_INLINE void gemv_fetch(const gemv_operands *o, const uint8_t *line) {
     if (o->far) _mm_prefetch((const char *)line + o->far, _MM_HINT_T1);
 }
 
-/* Codes of `bits` that become operands of `width` bits: the same, but for codebooks. */
-SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int width,
-                           const int columns, const int streams) {
+/* Lines whose products a lane's sum can hold. */
+SIMD_INLINE uint32_t gemv_span_lines(int bits, int width, unsigned max_code) {
+    return dot_span_steps(width, max_code) * (uint32_t)bits / 8;
+}
+
+/* acc[(vector * columns + column) * accumulators(width) ...] += a line of each stream. */
+SIMD_INLINE void gemv_add_line(const gemv_operands *o, uint32_t line, const int bits, const int width,
+                               const int columns, const int streams, vint *acc) {
     const bool codebook = width != bits;
-    const int n_vectors = streams * TILE_VECTORS, n_sums = n_vectors * columns;
     const int per_sum = dot_accumulators(width), planes = codebook ? 8 / bits : dot_planes(bits);
-    const uint32_t span = dot_span_steps(width, o->max_code) * (uint32_t)bits / 8;
+    const int8_t *q = o->q + (size_t)line * (32u / (unsigned)bits);
+    UNROLL for (int v = 0; v < streams * TILE_VECTORS; v++) {
+        const uint8_t *codes = o->codes[v / TILE_VECTORS] + (size_t)line * LINE_BYTES;
+        if (v % TILE_VECTORS == 0) gemv_fetch(o, codes);
+        vint packed = v_load(codes + v % TILE_VECTORS * SIMD_LANES * 4);
+        UNROLL for (int p = 0; p < planes; p++) {
+            vint plane = codebook ? codebook_plane(packed, o->table, p) : dot_plane(packed, bits, p);
+            UNROLL for (int c = 0; c < columns; c++) {
+                int i = (v * columns + c) * per_sum + dot_plane_accumulator(width, p);
+                const int8_t *four = q + (size_t)c * o->q_stride + 4 * dot_plane_activation(width, p);
+                acc[i] = dot_step(acc[i], plane, v_broadcast4(four));
+            }
+        }
+    }
+}
+
+/* Codes of `bits` that become operands of `width` bits: the same, but for codebooks. `unroll` lines are taken at once.
+ */
+SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int width,
+                           const int columns, const int streams, const uint32_t unroll) {
+    const int n_sums = streams * TILE_VECTORS * columns, per_sum = dot_accumulators(width);
+    const uint32_t span = gemv_span_lines(bits, width, o->max_code) / unroll * unroll;
     for (bool first = true; line < end; first = false) {
         uint32_t span_end = end - line > span ? line + span : end;
         vint acc[GEMV_MAX_SUMS * 8];
         UNROLL for (int i = 0; i < n_sums * per_sum; i++) acc[i] = v_zero();
-        for (; line < span_end; line++) {
-            const int8_t *q = o->q + (size_t)line * (32u / (unsigned)bits);
-            UNROLL for (int v = 0; v < n_vectors; v++) {
-                const uint8_t *codes = o->codes[v / TILE_VECTORS] + (size_t)line * LINE_BYTES;
-                if (v % TILE_VECTORS == 0) gemv_fetch(o, codes);
-                vint packed = v_load(codes + v % TILE_VECTORS * SIMD_LANES * 4);
-                UNROLL for (int p = 0; p < planes; p++) {
-                    vint plane = codebook ? codebook_plane(packed, o->table, p) : dot_plane(packed, bits, p);
-                    UNROLL for (int c = 0; c < columns; c++) {
-                        int i = (v * columns + c) * per_sum + dot_plane_accumulator(width, p);
-                        const int8_t *four = q + (size_t)c * o->q_stride + 4 * dot_plane_activation(width, p);
-                        acc[i] = dot_step(acc[i], plane, v_broadcast4(four));
-                    }
-                }
-            }
-        }
+        for (; line < span_end; line += unroll)
+            UNROLL for (uint32_t u = 0; u < unroll; u++) gemv_add_line(o, line + u, bits, width, columns, streams, acc);
         UNROLL for (int i = 0; i < n_sums; i++) {
             vint sum = dot_sum(&acc[i * per_sum], width, o->mul);
             o->sums[i] = first ? sum : v_add(o->sums[i], sum);
@@ -177,6 +188,7 @@ typedef struct gemv_pass {
     uint32_t tile[GEMV_MAX_STREAMS];
     uint32_t n0;
     int streams, columns;
+    uint32_t unroll;
     int width;  /* bits of an operand */
     int zero;   /* zero point */
     vint table; /* of a codebook */
@@ -290,7 +302,8 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
 enum { GEMV_TWO_COLUMNS = 3 }; /* behind those of one column and 1, 2 and 4 streams */
 typedef struct gemv_variants {
     gemv_sums_fn *any[GEMV_TWO_COLUMNS + 1];
-    gemv_sums_fn *half[2]; /* groups of 16, one column and two */
+    gemv_sums_fn *unrolled[GEMV_TWO_COLUMNS]; /* one column, two lines at once; of split codes there are none */
+    gemv_sums_fn *half[2];                    /* groups of 16, one column and two */
 } gemv_variants;
 
 /* Streams of groups of 16. Bytes' sums of both halves are in registers at once: 8 of them at most. */
@@ -321,8 +334,16 @@ static inline void gemv_tell(const crumb_linear_args *a, const gemv_pass *pass) 
     const size_t near = gemv_near(a, pass->width, pass->streams);
     *a->effect = a->knobs;
     a->effect->streams = (uint32_t)pass->streams;
+    a->effect->unroll = pass->unroll;
     a->effect->near_bytes = (uint32_t)near;
     a->effect->far_kb = (uint32_t)(gemv_far(a, pass->width, near) >> 10);
+}
+
+/* Lines taken at once: two where that is wanted, and a group and what a lane holds have so many. */
+static inline uint32_t gemv_unroll(const crumb_linear_args *a, int bits, int width, const gemv_pass *pass) {
+    const bool can = pass->columns == 1 && !is_split(bits) && pass->group_lines % 2 == 0 &&
+                     gemv_span_lines(bits, width, a->w->max_code) >= 2;
+    return can && a->knobs.unroll == 2 ? 2 : 1;
 }
 
 /* The streams of a pass over K, and its sums. */
@@ -335,7 +356,10 @@ static inline void gemv_choose(const crumb_linear_args *a, const shape *s, int b
         return;
     }
     if (pass->columns == 1 && a->knobs.streams && !is_split(bits)) pass->streams = (int)a->knobs.streams;
-    pass->sums = variants->any[pass->columns == 2 ? GEMV_TWO_COLUMNS : pass->streams / 2];
+    pass->unroll = gemv_unroll(a, bits, width, pass);
+    pass->sums = pass->unroll == 2    ? variants->unrolled[pass->streams / 2]
+                 : pass->columns == 2 ? variants->any[GEMV_TWO_COLUMNS]
+                                      : variants->any[pass->streams / 2];
 }
 
 static inline void gemv(const crumb_linear_args *a, int bits, int width, const gemv_variants *variants) {
@@ -368,8 +392,9 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
         (void)end;                                                                                                     \
         call;                                                                                                          \
     }
-#define GEMV_SUMS(name, bits, width, columns, streams)                                                                 \
-    GEMV_FN(sums_##name##_c##columns##_s##streams, gemv_sums(o, line, end, bits, width, columns, streams))
+#define GEMV_SUMS(name, bits, width, streams)                                                                          \
+    GEMV_FN(sums_##name##_s##streams, gemv_sums(o, line, end, bits, width, 1, streams, 1))                             \
+    GEMV_FN(sums_##name##_s##streams##_u2, gemv_sums(o, line, end, bits, width, 1, streams, 2))
 #define GEMV_HALF_SUMS(name, bits, width, columns)                                                                     \
     GEMV_FN(half_##name##_c##columns, gemv_half_sums(o, line, bits, width, columns, gemv_half_streams(bits, columns)))
 #define GEMV_HALVES(name, bits, width)                                                                                 \
@@ -378,13 +403,14 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
 #define GEMV_BYTE_HALF_SUMS(columns)                                                                                   \
     GEMV_FN(half_u8_c##columns, gemv_byte_half_sums(o, line, columns, gemv_half_streams(8, columns)))
 #define GEMV_KERNEL(name, bits, width)                                                                                 \
-    GEMV_SUMS(name, bits, width, 1, 1)                                                                                 \
-    GEMV_SUMS(name, bits, width, 1, 2)                                                                                 \
-    GEMV_SUMS(name, bits, width, 1, 4)                                                                                 \
-    GEMV_FN(sums_##name##_c2, gemv_sums(o, line, end, bits, width, 2, gemv_streams(width, 2)))                         \
+    GEMV_SUMS(name, bits, width, 1)                                                                                    \
+    GEMV_SUMS(name, bits, width, 2)                                                                                    \
+    GEMV_SUMS(name, bits, width, 4)                                                                                    \
+    GEMV_FN(sums_##name##_c2, gemv_sums(o, line, end, bits, width, 2, gemv_streams(width, 2), 1))                      \
     void SIMD_NAME(crumb_gemv_##name##_i8)(const crumb_linear_args *a) {                                               \
         static const gemv_variants variants = {                                                                        \
-            {gemv_sums_##name##_c1_s1, gemv_sums_##name##_c1_s2, gemv_sums_##name##_c1_s4, gemv_sums_##name##_c2},     \
+            {gemv_sums_##name##_s1, gemv_sums_##name##_s2, gemv_sums_##name##_s4, gemv_sums_##name##_c2},              \
+            {gemv_sums_##name##_s1_u2, gemv_sums_##name##_s2_u2, gemv_sums_##name##_s4_u2},                            \
             {gemv_half_##name##_c1, gemv_half_##name##_c2}};                                                           \
         gemv(a, bits, width, &variants);                                                                               \
     }
@@ -408,6 +434,7 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
     void SIMD_NAME(crumb_gemv_u##bits##_i8)(const crumb_linear_args *a) {                                              \
         static const gemv_variants variants = {                                                                        \
             {gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c2},          \
+            {NULL, NULL, NULL},                                                                                        \
             {gemv_half_u##bits##_c1, gemv_half_u##bits##_c2}};                                                         \
         gemv(a, bits, bits, &variants);                                                                                \
     }

@@ -53,6 +53,11 @@ class Tune(CommandTest):
                                             "--kernel", "__avx2", "--budget", "0.001s", "--json").stdout)
                 self.assertGreaterEqual(done["candidates"], 100, (shape, bits, group))
 
+    def test_every_knob_is_tried(self):
+        self.tune("--shape", "256x512x1", "--bits", 2, "-t", 1, "--op", "gemv", "--kernel", "gemv_u2_i8__avx2", "--budget", "60s")
+        tried = {knob for r in self.exported() for knob in r["knobs"].split()}
+        self.assertLessEqual({"streams=4", "unroll=2", "near=256", "far=16"}, tried)
+
     def test_the_same_program_is_one_candidate(self):
         """K has one chunk, M one; so blocks of columns alone differ: 48, 72, 96, 132, 180 and 264 of 512."""
         done = json.loads(self.tune("--shape", "64x32x512", "--bits", 2, "-t", 1, "--op", "gemm", "--kernel", "gemm_u2_i8__avx2",
