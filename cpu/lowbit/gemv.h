@@ -393,8 +393,8 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
         call;                                                                                                          \
     }
 #define GEMV_SUMS(name, bits, width, streams)                                                                          \
-    GEMV_FN(sums_##name##_s##streams, gemv_sums(o, line, end, bits, width, 1, streams, 1))                             \
-    GEMV_FN(sums_##name##_s##streams##_u2, gemv_sums(o, line, end, bits, width, 1, streams, 2))
+    GEMV_FN(sums_##name##_c1_s##streams, gemv_sums(o, line, end, bits, width, 1, streams, 1))                          \
+    GEMV_FN(sums_##name##_c1_s##streams##_u2, gemv_sums(o, line, end, bits, width, 1, streams, 2))
 #define GEMV_HALF_SUMS(name, bits, width, columns)                                                                     \
     GEMV_FN(half_##name##_c##columns, gemv_half_sums(o, line, bits, width, columns, gemv_half_streams(bits, columns)))
 #define GEMV_HALVES(name, bits, width)                                                                                 \
@@ -409,8 +409,8 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
     GEMV_FN(sums_##name##_c2, gemv_sums(o, line, end, bits, width, 2, gemv_streams(width, 2), 1))                      \
     void SIMD_NAME(crumb_gemv_##name##_i8)(const crumb_linear_args *a) {                                               \
         static const gemv_variants variants = {                                                                        \
-            {gemv_sums_##name##_s1, gemv_sums_##name##_s2, gemv_sums_##name##_s4, gemv_sums_##name##_c2},              \
-            {gemv_sums_##name##_s1_u2, gemv_sums_##name##_s2_u2, gemv_sums_##name##_s4_u2},                            \
+            {gemv_sums_##name##_c1_s1, gemv_sums_##name##_c1_s2, gemv_sums_##name##_c1_s4, gemv_sums_##name##_c2},     \
+            {gemv_sums_##name##_c1_s1_u2, gemv_sums_##name##_c1_s2_u2, gemv_sums_##name##_c1_s4_u2},                   \
             {gemv_half_##name##_c1, gemv_half_##name##_c2}};                                                           \
         gemv(a, bits, width, &variants);                                                                               \
     }

@@ -47,6 +47,7 @@ def expected(kind, tier, forms):
     if kind == "gemv":
         split = ("u3", "u5", "u6")
         streams = [f"gemv_sums_{form}_c1_s{n}" for form in forms if form not in split for n in (1, 2, 4)]
+        streams += [name + "_u2" for name in streams]
         return streams + [f"gemv_sums_{form}_c1" for form in forms if form in split] + [f"gemv_sums_{form}_c2" for form in forms]
     index = INDEX_FORMS if forms == FORMS else ()
     return [f"crumb_gemm_{form}_i8__{tier}" for form in (*forms, *index)]
