@@ -9,6 +9,7 @@
 /* A linear step's shares, kept until the ratios change: who only reads them has them in its own cache. */
 typedef struct shares {
     const crumb_balance *balance; /* by which they were cut; NULL: not yet */
+    const crumb_chunks *chunks;   /* in place of which: for as many threads */
     uint32_t version, items;      /* of the balance; what the walk is told */
 } shares;
 
@@ -32,6 +33,7 @@ static bool same_shape(const crumb_step *a, const crumb_step *b) {
         const crumb_linear_range *x = &a->linear.parts[i], *y = &b->linear.parts[i];
         if (x->tile1 - x->tile0 != y->tile1 - y->tile0 || x->part.w->k != y->part.w->k) return false;
         if (x->part.w->type != y->part.w->type || x->kernel[1] != y->kernel[1]) return false;
+        if (memcmp(x->knobs, y->knobs, sizeof x->knobs) != 0) return false;
     }
     return true;
 }
@@ -92,7 +94,8 @@ static crumb_balance *balance_of(const crumb_plan *p, const crumb_step *s) {
 }
 
 static const crumb_chunks *chunks_of(const crumb_plan *p, const crumb_step *s) {
-    return &s->linear.chunks[crumb_step_n(p, s) > CRUMB_SMALL_N];
+    const uint32_t n = crumb_step_n(p, s), many = n > CRUMB_SMALL_N;
+    return n <= s->linear.few_rows[many] ? &s->linear.few[many] : &s->linear.chunks[many];
 }
 
 static uint32_t *bounds_of(const crumb_plan *p, const crumb_step *s) {
@@ -107,12 +110,12 @@ static crumb_choice *choice_of(const crumb_plan *p, const crumb_step *s) {
 static uint32_t cut_shares(const crumb_plan *p, const crumb_step *s) {
     shares *have = &p->divider->shares[s->linear.number];
     const crumb_balance *b = balance_of(p, s);
-    if (have->balance == b && have->version == b->version) return have->items;
     const crumb_chunks *chunks = chunks_of(p, s);
+    if (have->balance == b && have->chunks == chunks && have->version == b->version) return have->items;
     uint32_t *bounds = bounds_of(p, s);
-    crumb_balance_split(b, p->n_threads, p->chunk_bounds[chunks->first + chunks->n], bounds);
-    *have = (shares){.balance = b, .version = b->version, .items = CRUMB_WALK_SHARES};
-    for (int i = 0; i < p->n_threads; i++)
+    crumb_balance_split(b, chunks->n_threads, p->chunk_bounds[chunks->first + chunks->n], bounds);
+    *have = (shares){.balance = b, .chunks = chunks, .version = b->version, .items = CRUMB_WALK_SHARES};
+    for (int i = 0; i < chunks->n_threads; i++)
         if (bounds[i] < bounds[i + 1]) have->items |= 1u << i;
     return have->items;
 }
@@ -122,22 +125,29 @@ void crumb_divide_round(crumb_plan *p) {
     for (uint32_t i = 0; i < p->divider->n_choices; i++) crumb_choice_round(&p->divider->choices[i]);
 }
 
+static uint32_t chunk_items(const crumb_plan *p, const crumb_step *s) {
+    const crumb_chunks *chunks = chunks_of(p, s);
+    return crumb_walk_items(chunks->n, chunks->n_threads, p->n_threads);
+}
+
 uint32_t crumb_divide_items(const crumb_plan *p, const crumb_step *s) {
     crumb_divider *d = p->divider;
-    if (!d) return chunks_of(p, s)->n;
+    if (!d || chunks_of(p, s)->n_threads == 1) return chunk_items(p, s); /* of one thread there is nothing to learn */
     crumb_choice *choice = choice_of(p, s);
-    if (!choice->trying && choice->way == CRUMB_WAY_CHUNKS) return chunks_of(p, s)->n;
+    if (!choice->trying && choice->way == CRUMB_WAY_CHUNKS) return chunk_items(p, s);
     d->step = s;
     d->way = crumb_choice_next(choice);
     if (choice->trying) d->began = crumb_ticks();
-    return d->way == CRUMB_WAY_SPLIT ? cut_shares(p, s) : chunks_of(p, s)->n;
+    return d->way == CRUMB_WAY_SPLIT ? cut_shares(p, s) : chunk_items(p, s);
 }
 
+/* From the threads that had shares: of those that were to wait nothing is known. */
 static void learn(const crumb_plan *p, const crumb_step *s) {
     uint32_t units[CRUMB_BALANCE_MAX_CORES];
     const uint32_t *bounds = bounds_of(p, s);
-    for (int i = 0; i < p->n_threads; i++) units[i] = bounds[i + 1] - bounds[i];
-    crumb_balance_learn(balance_of(p, s), p->n_threads, units, p->divider->ticks);
+    const int n_threads = chunks_of(p, s)->n_threads;
+    for (int i = 0; i < n_threads; i++) units[i] = bounds[i + 1] - bounds[i];
+    crumb_balance_learn(balance_of(p, s), n_threads, units, p->divider->ticks);
 }
 
 void crumb_divide_over(crumb_plan *p) {

@@ -75,6 +75,7 @@ typedef struct crumb_cpu_knobs {
     uint32_t columns;    /* GEMM: the most of a block; the default follows L2 */
     uint32_t steps;      /* GEMM: of a panel; the default follows L1 */
     uint32_t share;      /* a chunk is 1 / (share * threads) of what is left */
+    uint32_t threads;    /* the first so many of all compute, the others wait; all of them where there are no more */
 } crumb_cpu_knobs;
 
 typedef struct crumb_linear_args {

@@ -17,12 +17,15 @@ typedef struct knob {
     {name, offsetof(crumb_cpu_knobs, field), {__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)}
 
 /* The first value of each is 0, the default. */
-static const knob gemv_knobs[] = {KNOB("streams", streams, 0, 1, 2, 4), KNOB("unroll", unroll, 0, 2),
+static const knob gemv_knobs[] = {KNOB("streams", streams, 0, 1, 2, 4),
+                                  KNOB("unroll", unroll, 0, 2),
                                   KNOB("near", near_bytes, 0, 256, 512, 1024, 1536, 3072, 6144),
                                   KNOB("far", far_kb, 0, 1, 16, 32, 64, 128), /* 1: not at all */
-                                  KNOB("share", share, 0, 1, 3, 4)};
+                                  KNOB("share", share, 0, 1, 3, 4),
+                                  KNOB("threads", threads, 0, 1, 2, 4, 8, 16)};
 static const knob gemm_knobs[] = {KNOB("columns", columns, 0, 48, 72, 96, 132, 192, 264, 384),
-                                  KNOB("steps", steps, 0, 64, 96, 128, 192, 256), KNOB("share", share, 0, 1, 3, 4, 6)};
+                                  KNOB("steps", steps, 0, 64, 96, 128, 192, 256), KNOB("share", share, 0, 1, 3, 4, 6),
+                                  KNOB("threads", threads, 0, 1, 2, 4, 8, 16)};
 
 static const knob *knobs_of(crumb_cpu_op op, size_t *n) {
     *n = op == CRUMB_CPU_GEMV ? sizeof gemv_knobs / sizeof *gemv_knobs : sizeof gemm_knobs / sizeof *gemm_knobs;
@@ -69,6 +72,10 @@ crumb_cpu_knobs crumb_cpu_knobs_parse(crumb_cpu_op op, const char *text) {
             if (k[i].values[j] == value) *field_of(&knobs, &k[i]) = value;
     }
     return knobs;
+}
+
+int crumb_cpu_knobs_threads(const crumb_cpu_knobs *knobs, int n_threads) {
+    return knobs->threads && knobs->threads < (uint32_t)n_threads ? (int)knobs->threads : n_threads;
 }
 
 size_t crumb_cpu_knobs_scratch(const crumb_matrix *w) {

@@ -14,6 +14,9 @@ crumb_cpu_knobs crumb_cpu_knobs_candidate(crumb_cpu_op op, size_t number);
 void crumb_cpu_knobs_print(crumb_cpu_op op, const crumb_cpu_knobs *knobs, char *out, size_t size);
 crumb_cpu_knobs crumb_cpu_knobs_parse(crumb_cpu_op op, const char *text);
 
+/* How many of n_threads threads are to compute. */
+int crumb_cpu_knobs_threads(const crumb_cpu_knobs *knobs, int n_threads);
+
 /* Scratch that suffices for a matrix whatever the knobs. */
 size_t crumb_cpu_knobs_scratch(const crumb_matrix *w);
 

@@ -87,10 +87,12 @@ typedef struct crumb_linear_range {
     uint8_t input;                                     /* which of the step's inputs */
     const crumb_cpu_kernel *kernel[CRUMB_SMALL_N + 1]; /* by n; [0] for more than CRUMB_SMALL_N */
     crumb_cpu_knobs knobs[2];                          /* for up to CRUMB_SMALL_N rows, for more */
+    uint32_t few_rows[2]; /* knobs.threads hold for no more rows: they were measured with no less work */
 } crumb_linear_range;
 
 typedef struct crumb_chunks {
     uint32_t first, n; /* of the plan's chunk bounds */
+    int n_threads;     /* of the plan's, the first: who takes them */
 } crumb_chunks;
 
 struct crumb_step {
@@ -110,8 +112,10 @@ struct crumb_step {
             crumb_activation_fn gated_fn;
             crumb_value gated_out;
             crumb_chunks chunks[2]; /* for up to CRUMB_SMALL_N rows, for more */
-            uint32_t number;        /* among the plan's linear steps */
-            uint32_t choice;        /* of the divider's: for up to CRUMB_SMALL_N rows; the next for more */
+            crumb_chunks few[2];    /* in their place for up to few_rows[]: fewer threads are faster */
+            uint32_t few_rows[2];
+            uint32_t number; /* among the plan's linear steps */
+            uint32_t choice; /* of the divider's: for up to CRUMB_SMALL_N rows; the next for more */
         } linear;
         struct {
             crumb_value q, k, v, out;

@@ -89,6 +89,12 @@ static void log_choices(const crumb_plan *p) {
     }
 }
 
+/* For how many rows of activations a matrix is no more work than what was measured. */
+static uint32_t rows_of_work(const crumb_tuning_key *measured, const crumb_matrix *w) {
+    const double rows = (double)measured->m * measured->k * measured->n / ((double)w->m * w->k);
+    return rows < UINT32_MAX ? (uint32_t)rows : UINT32_MAX;
+}
+
 /* Kernels and knobs that were measured to be faster here than those of the highest rank. */
 static crumb_status apply_tuning(const crumb_recorder *r, crumb_act_quant act, crumb_linear_range *range,
                                  crumb_error *err) {
@@ -116,6 +122,7 @@ static crumb_status apply_tuning(const crumb_recorder *r, crumb_act_quant act, c
             if (!tuned) continue;
             range->kernel[i] = tuned;
             range->knobs[many] = crumb_cpu_knobs_parse(tuned->op, record.knobs);
+            range->few_rows[many] = rows_of_work(&record.key, w);
         }
     }
     return CRUMB_OK;
@@ -163,20 +170,45 @@ static crumb_status add_bound(crumb_recorder *r, uint32_t bound, crumb_error *er
     return CRUMB_OK;
 }
 
+/* Cuts n_units among n_threads threads. */
+static crumb_status cut(crumb_recorder *r, const crumb_linear_range *part, int many, uint32_t n_units, int n_threads,
+                        crumb_chunks *out, crumb_error *err) {
+    const crumb_matrix *w = part->part.w;
+    const uint64_t unit_bytes = crumb_matrix_codes_bytes(w) / crumb_div_up(w->m, CRUMB_TILE_ROWS);
+    const uint32_t step = many ? CRUMB_STRIP_TILES : 1;
+    *out = (crumb_chunks){.first = (uint32_t)r->n_chunk_bounds, .n_threads = n_threads};
+    CRUMB_TRY(add_bound(r, 0, err));
+    for (uint32_t at = 0; at < n_units; out->n++) {
+        at = crumb_chunk_end(at, n_units, unit_bytes, step, n_threads, part->knobs[many].share);
+        CRUMB_TRY(add_bound(r, at, err));
+    }
+    return CRUMB_OK;
+}
+
+/* How many threads compute a step, and for up to how many rows: all where that was faster for any of its parts. */
+static int few_threads(const crumb_step *s, int many, int n_threads, uint32_t *n_rows) {
+    int most = 0;
+    *n_rows = UINT32_MAX;
+    for (uint32_t i = 0; i < s->linear.n_parts; i++) {
+        const crumb_linear_range *part = &s->linear.parts[i];
+        const int n = crumb_cpu_knobs_threads(&part->knobs[many], n_threads);
+        if (n > most) most = n;
+        if (part->few_rows[many] < *n_rows) *n_rows = part->few_rows[many];
+    }
+    return most;
+}
+
 /* Chunks for a few rows of activations and for many, whose kernels may have other knobs. */
 static crumb_status cut_chunks(crumb_recorder *r, crumb_step *s, uint32_t n_units, crumb_error *err) {
     const crumb_linear_range *part = &s->linear.parts[0];
-    const crumb_matrix *w = part->part.w;
-    const uint64_t unit_bytes = crumb_matrix_codes_bytes(w) / crumb_div_up(w->m, CRUMB_TILE_ROWS);
+    const int all = r->p->n_threads;
     for (int many = 0; many < 2; many++) {
-        crumb_chunks *chunks = &s->linear.chunks[many];
-        const uint32_t step = many ? CRUMB_STRIP_TILES : 1;
-        chunks->first = (uint32_t)r->n_chunk_bounds;
-        CRUMB_TRY(add_bound(r, 0, err));
-        for (uint32_t at = 0; at < n_units; chunks->n++) {
-            at = crumb_chunk_end(at, n_units, unit_bytes, step, r->p->n_threads, part->knobs[many].share);
-            CRUMB_TRY(add_bound(r, at, err));
-        }
+        uint32_t few_rows;
+        CRUMB_TRY(cut(r, part, many, n_units, all, &s->linear.chunks[many], err));
+        const int few = few_threads(s, many, all, &few_rows);
+        if (few == all || few_rows == 0) continue;
+        CRUMB_TRY(cut(r, part, many, n_units, few, &s->linear.few[many], err));
+        s->linear.few_rows[many] = few_rows;
     }
     return CRUMB_OK;
 }

@@ -78,6 +78,7 @@ struct crumb_kernel_bench {
     const crumb_cpu_kernel *row;
     crumb_linear_args args;
     uint32_t unit, n_items; /* tile-rows that an item takes a multiple of */
+    int n_threads;          /* who take items */
     uint32_t bounds[MAX_CHUNKS + 1];
     char *input; /* what bench_prepare makes: of its own, since the runs' activations are to stay as they are */
     size_t input_bytes;
@@ -85,7 +86,8 @@ struct crumb_kernel_bench {
 
 static uint32_t bench_items(void *ctx, uint32_t step) {
     (void)step;
-    return ((crumb_kernel_bench *)ctx)->n_items;
+    const crumb_kernel_bench *b = ctx;
+    return crumb_walk_items(b->n_items, b->n_threads, crumb_suite_machine_threads(b->machine));
 }
 
 static void bench_item(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
@@ -271,7 +273,8 @@ crumb_status crumb_suite_bench_run(crumb_kernel_bench *b, size_t kernel, const c
         crumb_suite_flush(b->machine, w->scales, scale_bytes(w));
         crumb_suite_flush(b->machine, w->mins, scale_bytes(w));
     }
-    b->n_items = cut(b->row, w, b->args.knobs.share, crumb_suite_machine_threads(b->machine), b->bounds);
+    b->n_threads = crumb_cpu_knobs_threads(&b->args.knobs, crumb_suite_machine_threads(b->machine));
+    b->n_items = cut(b->row, w, b->args.knobs.share, b->n_threads, b->bounds);
     crumb_probe_wake(b->machine->probe);
     *ns = run_once(b);
     return CRUMB_OK;
@@ -312,7 +315,7 @@ void crumb_suite_setting_effect(const crumb_kernel_machine *machine, size_t kern
     const bool by_row = params.act != CRUMB_ACT_GROUP;
     crumb_cpu_knobs used = crumb_cpu_knobs_parse(row->op, knobs);
     uint32_t bounds[MAX_CHUNKS + 1], hash = 2166136261u;
-    const int n_threads = machine ? crumb_suite_machine_threads(machine) : 1;
+    const int n_threads = crumb_cpu_knobs_threads(&used, machine ? crumb_suite_machine_threads(machine) : 1);
     const uint32_t n = cut(row, &w, used.share, n_threads, bounds);
     for (uint32_t i = 0; i < n; i++) hash = (hash ^ bounds[i]) * 16777619u;
     if (row->rank >= 0 && row->isa != CRUMB_ISA_SCALAR)
@@ -323,6 +326,6 @@ void crumb_suite_setting_effect(const crumb_kernel_machine *machine, size_t kern
             .tile1 = (uint32_t)crumb_div_up(w.m, CRUMB_TILE_ROWS),
             .knobs = used,
             .effect = &used});
-    snprintf(effect, CRUMB_KNOBS_BYTES, "%u %u %u %u %u %u %u %08x", used.streams, used.unroll, used.near_bytes,
-             used.far_kb, used.columns, used.steps, n, hash);
+    snprintf(effect, CRUMB_KNOBS_BYTES, "%u %u %u %u %u %u %d %u %08x", used.streams, used.unroll, used.near_bytes,
+             used.far_kb, used.columns, used.steps, n_threads, n, hash);
 }

@@ -6,12 +6,18 @@
  * that another thread may be waiting for. */
 static const uint64_t step_spin_ns = 20000;
 
+/* What n_items returned, or what a ticket says is left, of a step whose items are alike. */
+static uint32_t few_items(uint32_t items) {
+    return items & CRUMB_WALK_FEW ? items % CRUMB_WALK_FEW_ITEMS : items;
+}
+
 /* Publishes the first step at or after `step` (counted within the walk) that has items, or the walk's end. */
 static void publish(crumb_walk *w, uint32_t base, uint32_t step) {
     uint32_t n = 0;
     while (step < w->n_steps && (n = w->n_items(w->ctx, step)) == 0) step++;
     uint32_t number = base + step;
-    const uint32_t n_pending = n & CRUMB_WALK_SHARES ? (uint32_t)__builtin_popcount(n ^ CRUMB_WALK_SHARES) : n;
+    const uint32_t n_pending =
+        n & CRUMB_WALK_SHARES ? (uint32_t)__builtin_popcount(n ^ CRUMB_WALK_SHARES) : few_items(n);
     atomic_store_explicit(&w->pending, n_pending, memory_order_relaxed);
     /* The step is stored before the ticket, since with the last ticket the walk's owner may begin the next walk.
      * Sequentially consistent, as is the sleeper's side: either this thread sees the sleeper, or the sleeper sees the
@@ -29,16 +35,18 @@ static void wait_for_next_step(crumb_walk *w, uint32_t number) {
 }
 
 /* Whether a thread should take one of the items left. One that has had no share of this step would take another's
- * before that thread has had time to come. */
+ * before that thread has had time to come; and some items are not for all threads. */
 static bool may_take(uint32_t left, int thread, bool had_share) {
-    if (!(left & CRUMB_WALK_SHARES)) return left > 0;
+    if (!(left & (CRUMB_WALK_SHARES | CRUMB_WALK_FEW))) return left > 0;
+    if (!(left & CRUMB_WALK_SHARES))
+        return few_items(left) > 0 && (uint32_t)thread < (left ^ CRUMB_WALK_FEW) / CRUMB_WALK_FEW_ITEMS;
     return left != CRUMB_WALK_SHARES && (had_share || (left >> thread & 1));
 }
 
 /* The item that the thread takes of those left, and what is left then. */
 static uint32_t take(uint32_t left, int thread, uint32_t *item) {
     if (!(left & CRUMB_WALK_SHARES)) {
-        *item = left - 1;
+        *item = few_items(left) - 1;
         return left - 1;
     }
     const uint32_t own = left >> thread & 1;

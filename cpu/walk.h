@@ -7,7 +7,8 @@
  * thread, nearly.
  *
  * A step's items are either alike to all threads, which take the next one each, or shares, of which every thread has
- * its own: it takes that first, and then those whose threads have not come by then.
+ * its own: it takes that first, and then those whose threads have not come by then. Of items that are alike a step may
+ * leave the last threads out: they wait for the next step.
  */
 #ifndef CRUMB_CPU_WALK_H
 #define CRUMB_CPU_WALK_H
@@ -21,6 +22,11 @@
 #define CRUMB_WALK_SHARES (1u << 31)
 enum { CRUMB_WALK_MAX_SHARES = 31 };
 
+/* The same for a step whose items are alike, but for the first n_takers of the walk's threads only: CRUMB_WALK_FEW, how
+ * many they are, and in the last bits how many items there are, less than CRUMB_WALK_FEW_ITEMS. */
+#define CRUMB_WALK_FEW       (1u << 30)
+#define CRUMB_WALK_FEW_ITEMS (1u << 20)
+
 typedef struct crumb_walker {
     int thread;
     uint32_t prepared_step; /* for the steps' use: UINT32_MAX when the walk begins */
@@ -32,7 +38,8 @@ typedef struct crumb_walk {
     crumb_pool *pool;
     crumb_job job;
     uint32_t n_steps;
-    uint32_t (*n_items)(void *ctx, uint32_t step); /* asked when the steps before are done; 0: left out */
+    uint32_t (*n_items)(void *ctx, uint32_t step); /* asked when the steps before are done; 0: left out. Less than
+                                                    * CRUMB_WALK_FEW, or see there and at CRUMB_WALK_SHARES */
     void (*run)(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker);
     void *ctx;
 
@@ -44,6 +51,11 @@ typedef struct crumb_walk {
     _Atomic uint32_t n_sleepers;
     _Atomic uint32_t base;
 } crumb_walk;
+
+/* What n_items returns for n items, n < CRUMB_WALK_FEW_ITEMS, that threads 0 .. n_takers - 1 of n_threads take. */
+static inline uint32_t crumb_walk_items(uint32_t n, int n_takers, int n_threads) {
+    return n && n_takers < n_threads ? CRUMB_WALK_FEW | (uint32_t)n_takers * CRUMB_WALK_FEW_ITEMS | n : n;
+}
 
 /* The walk must not move in memory afterwards. */
 void crumb_walk_init(crumb_walk *walk, crumb_pool *pool, int n_threads, uint32_t n_steps,

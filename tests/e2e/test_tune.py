@@ -57,6 +57,13 @@ class Tune(CommandTest):
         self.tune("--shape", "256x512x1", "--bits", 2, "-t", 1, "--op", "gemv", "--kernel", "gemv_u2_i8__avx2", "--budget", "60s")
         tried = {knob for r in self.exported() for knob in r["knobs"].split()}
         self.assertLessEqual({"streams=4", "unroll=2", "near=256", "far=16"}, tried)
+        self.assertFalse({knob for knob in tried if knob.startswith("threads=")})  # there is one
+
+    def test_fewer_threads_are_tried(self):
+        self.tune("--shape", "256x512x1", "--bits", 2, "-t", 3, "--op", "gemv", "--kernel", "gemv_u2_i8__avx2", "--budget", "60s",
+                  "--fraction", "0.2")
+        tried = {knob for r in self.exported() for knob in r["knobs"].split() if knob.startswith("threads=")}
+        self.assertEqual(tried, {"threads=1", "threads=2"})
 
     def test_the_same_program_is_one_candidate(self):
         """K has one chunk, M one; so blocks of columns alone differ: 48, 72, 96, 132, 180 and 264 of 512."""
@@ -138,6 +145,19 @@ class Tune(CommandTest):
         self.tune("-m", MODEL, "-t", "2", "--budget", "2s", "--fraction", "0.1")
         run = ["run", "-n", "24", "--temp", "0", "-t", "2", "-p", "Once upon a time"]
         self.assertEqual(self.succeeds(*run, "--tuning", self.database).stdout, self.succeeds(*run, "--tuning", "none").stdout)
+
+    def test_models_say_the_same_with_fewer_threads(self):
+        self.tune("-m", MODEL, "-t", "3", "--budget", "1s", "--fraction", "0.01")
+        path = os.path.join(self.folder.name, "few")
+        few = [dict(r, knobs=f"threads={1 + i % 2}", ratio=0.01) for i, r in enumerate(self.exported())]
+        self.assertGreater(len(few), 2)
+        with open(path, "w", encoding="utf-8") as f:
+            f.writelines(json.dumps(r) + "\n" for r in few)
+        self.tune("import", path)
+        run = ["run", "-n", "24", "--temp", "0", "-t", "3", "-p", "Once upon a time"]
+        expected = self.succeeds(*run, "--tuning", "none").stdout
+        for balance in ("split", "chunks", "auto"):
+            self.assertEqual(self.succeeds(*run, "--tuning", self.database, "--balance", balance).stdout, expected)
 
     def test_a_damaged_database_is_put_aside_and_said(self):
         with open(self.database, "w", encoding="utf-8") as f:

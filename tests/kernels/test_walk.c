@@ -16,7 +16,8 @@ typedef struct record {
     int run, n_threads;
     int done[STEPS][MAX_ITEMS]; /* the run that did it last: plain memory, so that a race is seen by a sanitizer */
     atomic_int n_wrong;
-    int slow_thread; /* sleeps in some items; -1: none */
+    atomic_uint came[STEPS]; /* threads (bits) that have taken an item */
+    int slow_thread;         /* sleeps in some items; -1: none */
 } record;
 
 static uint32_t items_of(void *ctx, uint32_t step) {
@@ -114,6 +115,63 @@ static void all_threads_come(void **state) {
     crumb_pool_destroy(pool);
 }
 
+/* ---- items that some threads take -------------------------------------------------------------------------- */
+
+/* Steps for all threads, for the first 1, 2, ... of them, and of shares, in turns. */
+static int takers_of(const record *r, uint32_t step) {
+    return step % 3 == 1 ? 1 + (int)step / 3 % r->n_threads : r->n_threads;
+}
+
+static uint32_t some_take(void *ctx, uint32_t step) {
+    const record *r = ctx;
+    const uint32_t all = (1u << r->n_threads) - 1;
+    return step % 3 == 2 ? CRUMB_WALK_SHARES | all
+                         : crumb_walk_items(3 * (uint32_t)r->n_threads, takers_of(r, step), r->n_threads);
+}
+
+/* Every thread that may take an item must do so before any of these ends, which gives the others time to come as well.
+ */
+static void run_for_some(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
+    record *r = ctx;
+    const int n = takers_of(r, step);
+    const uint32_t number = item & ~CRUMB_WALK_SHARES;
+    int wrong = walker->thread >= n || number >= MAX_ITEMS || r->done[step][number] != r->run - 1;
+    atomic_fetch_or(&r->came[step], 1u << walker->thread);
+    while (step % 3 == 1 && !wrong && __builtin_popcount(atomic_load(&r->came[step])) < n) crumb_thread_yield();
+    r->done[step][number] = r->run;
+    if (wrong) atomic_fetch_add(&r->n_wrong, wrong);
+}
+
+static void some_threads_take_a_step(void **state) {
+    (void)state;
+    crumb_error err = {0};
+    for (int n = 1; n <= 7; n += 2) {
+        crumb_pool *pool;
+        record r = {.n_threads = n, .slow_thread = -1};
+        assert_int_equal(crumb_pool_create(n, CRUMB_CORES_AUTO, &pool, &err), CRUMB_OK);
+        crumb_walk_init(&r.walk, pool, n, STEPS, some_take, run_for_some, &r);
+        for (int run = 0; run < 20; run++) {
+            for (int step = 0; step < STEPS; step++) atomic_store(&r.came[step], 0);
+            r.run++;
+            crumb_walk_run(&r.walk);
+            assert_int_equal(atomic_load(&r.n_wrong), 0);
+            for (uint32_t step = 0; step < STEPS; step++)
+                for (int i = 0; i < (step % 3 == 2 ? n : 3 * n); i++) assert_int_equal(r.done[step][i], r.run);
+        }
+        crumb_walk_retire(&r.walk);
+        crumb_pool_destroy(pool);
+    }
+}
+
+/* As many as there may be of a step for all, and of one for some. */
+static void items_are_counted(void **state) {
+    (void)state;
+    assert_int_equal(crumb_walk_items(CRUMB_WALK_FEW - 1, 4, 4), CRUMB_WALK_FEW - 1);
+    assert_int_equal(crumb_walk_items(0, 1, 4), 0); /* a step without items is left out, whoever would take them */
+    assert_int_equal(crumb_walk_items(5, CRUMB_POOL_MAX_THREADS - 1, CRUMB_POOL_MAX_THREADS),
+                     CRUMB_WALK_FEW + (CRUMB_POOL_MAX_THREADS - 1) * CRUMB_WALK_FEW_ITEMS + 5);
+}
+
 /* ---- shares ------------------------------------------------------------------------------------------------ */
 
 /* Steps of shares between steps of plain items; in some, some threads have none. */
@@ -181,6 +239,8 @@ int main(void) {
         cmocka_unit_test(every_item_is_done_in_order),
         cmocka_unit_test(walks_take_turns),
         cmocka_unit_test(all_threads_come),
+        cmocka_unit_test(some_threads_take_a_step),
+        cmocka_unit_test(items_are_counted),
         cmocka_unit_test(every_share_is_done_once),
         cmocka_unit_test(pools_come_and_go),
     };
