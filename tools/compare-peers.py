@@ -2,16 +2,18 @@
 """Prints crumb's speed beside its peers': same weights, same threads, shipped defaults, in one run.
 
 usage: tools/compare-peers.py [--build FOLDER] [--rounds N] [--threads N] [--json FILE] [--only CASE] [--avx2]
-                              [--peer NAME:TYPE=FOLDER]...
+                              [--openvino] [--peer NAME:TYPE=FOLDER]...
 
 The programs take turns, and who begins changes every round, so that a machine whose speed drifts treats all alike; a
 figure is the median of its rounds, a ratio the median of the rounds' ratios with their range. llama.cpp is the one of
 tests/deps.lock (or CRUMB_LLAMA_PREFIX), with its best CPU library for this processor. A descendant of it that you have
-built takes part in the ternary cases with --peer: FOLDER holds its llama-bench and llama-quantize, which makes the file
-of TYPE from the same weights (ik_llama.cpp:IQ2_BN, bitnet.cpp:I2_S). "least" is what the first release asks of crumb,
-"aim" what its CPU kernels are to reach on a processor with VNNI. With --avx2 crumb and llama.cpp use plain AVX2 on any
-processor, and the aims are those for it. Nothing else should run meanwhile: the load average is
-printed with the table. About 5 minutes, and 2 more with each peer.
+built takes part in the ternary cases with --peer: FOLDER holds its llama-bench and llama-quantize, which makes the
+file of TYPE from the same weights (ik_llama.cpp:IQ2_BN, bitnet.cpp:I2_S). With --openvino SmolLM2's Q8_0 file is one
+more case, which OpenVINO GenAI reads too: that of tests/deps.lock (85 MB, installed in the user's cache), or of the
+Python that CRUMB_OPENVINO_PYTHON names. "least" is what the first release asks of crumb, "aim" what its CPU kernels
+are to reach on a processor with VNNI. With --avx2 crumb and llama.cpp use plain AVX2 on any processor, and the aims
+are those for it. Nothing else should run meanwhile: the load average is printed with the table. About 5 minutes, and 2
+more with each peer.
 """
 import argparse
 import json
@@ -51,6 +53,7 @@ class Case:
 CASES = [Case("smollm2-Q4_1", "SmolLM2-135M Q4_1", 256, 128, Goal(1.3, 2), Goal(3, 6), True),
          Case("ternary-TQ2_0", "ternary 1.26B, f16 head", 512, 64, Goal(1.5, 2), Goal(2.5, 4), True),
          Case("ternary8-TQ2_0", "ternary 1.26B, 8-bit head", 512, 64, Goal(0, 2), Goal(0, 4), False)]
+OPENVINO_CASE = Case("smollm2-Q8_0", "SmolLM2-135M Q8_0", 256, 128, Goal(), Goal(), False)
 PREFILL_AIMS = {"ik_llama.cpp": 1.3}  # others: the case's
 AVX2_GOALS = Goal(0, 1.3), Goal(0, 2)  # prefill, decode
 PROMPT = "The capital of France is"
@@ -119,16 +122,24 @@ def in_turn(rounds, functions):
     return results
 
 
+def openvino_command(*arguments):
+    return [peer_models.openvino_python(), "-B", str(ROOT / "tools" / "openvino-bench.py"), *arguments]
+
+
 def measure_speed(case, path, peers, a):
+    def asked(file):
+        return ["-m", str(file), "-t", str(a.threads), "-p", str(case.n_prompt), "-n", str(case.n_gen)]
+
     def flags(file):
-        return ["-m", str(file), "-t", str(a.threads), "-p", str(case.n_prompt), "-n", str(case.n_gen), "-r", "1", "-o",
-                "json"]
+        return [*asked(file), "-r", "1", "-o", "json"]
 
     forced = ["--target", "cpu:avx2"] if a.avx2 else []
     commands = [("crumb", [str(a.build / "crumb"), "bench", *flags(path), *forced]),
                 ("llama.cpp", peer_models.llama("llama-bench", *flags(path)))]
     for peer in peers:
         commands.append((f"{peer.name} {peer.type}", [str(peer.folder / "llama-bench"), *flags(peer.file(case))]))
+    if case is OPENVINO_CASE:
+        commands.append(("OpenVINO GenAI", openvino_command(*asked(path))))
     crumb, *others = in_turn(a.rounds, [lambda command=command: bench_rates(command) for _, command in commands])
     rows = []
     for (name, _), theirs in zip(commands[1:], others):
@@ -203,15 +214,20 @@ def parse():
     p.add_argument("--json", type=Path)
     p.add_argument("--only", choices=[c.name.split("-")[0] for c in CASES])
     p.add_argument("--avx2", action="store_true")
+    p.add_argument("--openvino", action="store_true")
     p.add_argument("--peer", type=read_peer, action="append", default=[])
-    return p.parse_args()
+    a = p.parse_args()
+    if a.openvino and a.avx2:
+        p.error("--openvino: OpenVINO chooses its instructions itself, so that --avx2 would not be for it")
+    return a
 
 
 def print_head(report):
     machine_info = report["machine"]
     print(f"{machine_info['cpu']}, {machine_info['cpus']} CPUs ({' '.join(machine_info['isa'])}), "
           f"load {machine_info['load_average']:.1f}; {report['threads']} threads, {report['rounds']} rounds\n"
-          f"{report['crumb']}; llama.cpp {report['llama.cpp']}\n\n"
+          f"{report['crumb']}; llama.cpp {report['llama.cpp']}"
+          f"{'; OpenVINO GenAI ' + report['openvino'] if 'openvino' in report else ''}\n\n"
           "| model | test | peer | peer's | crumb | unit | crumb's advantage | least, aim | met |\n"
           "|---|---|---|---:|---:|---|---:|---|---|", flush=True)
 
@@ -230,8 +246,11 @@ def main():
             os.environ["GGML_BACKEND_PATH"] = str(peer_models.llama_library("haswell"))
         report["llama.cpp"] = peer_models.llama_version() + (", both on plain AVX2" if a.avx2 else "")
         report["crumb"] = run([str(a.build / "crumb"), "--version"])[0].splitlines()[0]
+        if a.openvino:
+            report["openvino"] = peer_models.openvino_version()
         print_head(report)
-        for case in [c for c in CASES if not a.only or c.name.split("-")[0] == a.only]:
+        cases = [*CASES, OPENVINO_CASE] if a.openvino else CASES
+        for case in [c for c in cases if not a.only or c.name.split("-")[0] == a.only]:
             path = peer_models.model(case.name)
             path.read_bytes()  # a warm file cache
             peers = a.peer if case.name.startswith("ternary") else []

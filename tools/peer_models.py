@@ -2,6 +2,7 @@
 lies in the user's cache; what cannot be had raises Unavailable with the reason.
 
 CRUMB_LLAMA_PREFIX  a folder with `run` and llama.cpp's programs; else the one of tests/deps.lock
+CRUMB_OPENVINO_PYTHON  a Python that has openvino_genai; else one with the packages of tests/deps.lock
 CRUMB_TEST_SMOLLM2  SmolLM2-135M-Instruct.Q4_1.gguf; else where tools/get-model.sh keeps it
 """
 import gzip
@@ -55,6 +56,19 @@ def llama_library(processor):
 def llama_version():
     done = subprocess.run(llama("llama-completion", "--version"), capture_output=True, text=True)
     return re.search(r"version: (.*)", done.stdout + done.stderr).group(1)
+
+
+def openvino_python():
+    given = os.environ.get("CRUMB_OPENVINO_PYTHON")
+    return given or str(deps("venv", "openvino") / "bin" / "python")
+
+
+def openvino_version():
+    done = subprocess.run([openvino_python(), "-c", "import openvino_genai; print(openvino_genai.get_version())"],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Unavailable(f"{openvino_python()} has no OpenVINO GenAI: {done.stderr.strip()[-200:]}")
+    return done.stdout.strip()
 
 
 def smollm2():
