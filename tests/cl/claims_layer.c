@@ -1,8 +1,8 @@
 /* An OpenCL layer (the loader's OPENCL_LAYERS) that makes every device claim what it is not: a real driver beneath,
  * which computes, and a lie about what it knows. CRUMB_CLAIM=matrix: matrix instructions for sub-groups of 16 and 2D
- * block loads; dpas: the former alone; gpu: to
- * be an integrated GPU; card: one with memory of its own; small: a card with 1 GiB, of which it allocates a quarter at
- * once. */
+ * block loads; dpas: the former alone; gpu: to be an integrated GPU; card: one with memory of its own; small: a card
+ * with 1 GiB, of which it allocates a quarter at once; dots: that its dot products of bytes are sums of them, which
+ * they are not. */
 #include "tests/cl/layer.h"
 
 #include <stdlib.h>
@@ -56,10 +56,24 @@ static cl_int CL_API_CALL matrix_info(cl_device_id id, cl_device_info name, size
     return code;
 }
 
+/* Programs in which dot products of bytes, where they use them, are 0. */
+static cl_program CL_API_CALL without_dots(cl_context c, cl_uint n, const char **texts, const size_t *sizes,
+                                           cl_int *code) {
+    enum { MOST = 8 };
+    const char *all[MOST] = {"#define dot_acc_sat_4x8packed_us_int(u, q, acc) (acc)\n"
+                             "#define dot_acc_sat_4x8packed_ss_int(u, q, acc) (acc)\n"};
+    if (n >= MOST || sizes) abort(); /* crumb's are a few strings that end with NUL */
+    memcpy((void *)(all + 1), (const void *)texts, n * sizeof *texts);
+    return below->clCreateProgramWithSource(c, n + 1, all, NULL, code);
+}
+
 static void layer_take(void) {
     const char *set = getenv("CRUMB_CLAIM");
     if (set) claim_of = set;
-    layer_own.clGetDeviceInfo = strcmp(claim_of, "small") == 0                                     ? small_info
-                                : strcmp(claim_of, "matrix") == 0 || strcmp(claim_of, "dpas") == 0 ? matrix_info
-                                                                                                   : gpu_info;
+    if (strcmp(claim_of, "dots") == 0)
+        layer_own.clCreateProgramWithSource = without_dots;
+    else
+        layer_own.clGetDeviceInfo = strcmp(claim_of, "small") == 0                                     ? small_info
+                                    : strcmp(claim_of, "matrix") == 0 || strcmp(claim_of, "dpas") == 0 ? matrix_info
+                                                                                                       : gpu_info;
 }

@@ -3,57 +3,11 @@
  * bit for bit and the same by either way.
  *
  * usage: test_cl_gates TARGET   as in --target: cl:RUNG, ze:RUNG. Exits with 77 where there is no such device. */
-#include "host/kernel/tuning.h"
-#include "tests/kernels/rig.h"
+#include "tests/cl/small_plan.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-enum { M = 40, MOST_ROWS = 40, MOST_VALUES = 6, MOST_OPS = 8 };
-
-static const crumb_backend *backend;
-static const char *target;
-static bool bf16; /* values between ops are: results are not the CPU's */
-
-/* ---- launches ------------------------------------------------------------------------------------------------ */
-
-/* Of the plan that was recorded last. */
-typedef struct launch_count {
-    size_t all, gated, quantize;
-} launch_count;
-
-static void count_launches(void *user, crumb_log_level level, const char *message) {
-    launch_count *count = user;
-    char name[64];
-    size_t n;
-    int length;
-    (void)level;
-    const char *plan = strstr(message, "a plan for ");
-    if (!plan || sscanf(plan, "a plan for %*u rows is %zu kernels", &n) != 1) return;
-    *count = (launch_count){.all = n};
-    plan = strstr(plan, "scratch:");
-    assert_non_null(plan);
-    for (plan = strchr(plan, ' '); plan && sscanf(plan, " %zu %63s%n", &n, name, &length) == 2; plan += length) {
-        if (strncmp(name, "gated", 5) == 0) count->gated += n;
-        if (strncmp(name, "quantize", 8) == 0) count->quantize += n;
-    }
-}
-
-/* What "has been tuned": for every layer the portable kernel of its weights, with the knobs that `tuning` is. */
-static crumb_status find_tuning(crumb_tuning *tuning, const crumb_tuning_key *key, crumb_tuning_record *out,
-                                bool *found, crumb_error *err) {
-    (void)err;
-    *out = (crumb_tuning_record){.key = *key, .ratio = 1};
-    snprintf(out->kernel, sizeof out->kernel, "linear_%s_gemm__portable%s", key->weights, bf16 ? "_bf16" : "");
-    snprintf(out->knobs, sizeof out->knobs, "%s", (const char *)(void *)tuning);
-    *found = true;
-    return CRUMB_OK;
-}
+enum { M = 40, MOST_VALUES = 6 };
 
 /* ---- plans --------------------------------------------------------------------------------------------------- */
 
@@ -89,45 +43,30 @@ enum { GATE, UP, IN, OUT, RESULT, MORE };
 typedef struct scene {
     const form *f;
     kind kind;
-    crumb_op ops[MOST_OPS];
+    small_ops ops;
     crumb_value_info values[MOST_VALUES];
-    size_t n_ops;
     crumb_value inputs[3], out;
     size_t n_inputs;
     mini_weights down, more, gate, up;
 } scene;
 
-static crumb_op *add_op(scene *s, crumb_op_kind op) {
-    s->ops[s->n_ops].kind = op;
-    return &s->ops[s->n_ops++];
-}
-
 static void add_input(scene *s, crumb_value v) {
-    add_op(s, CRUMB_OP_INPUT)->input.out = v;
+    add_op(&s->ops, CRUMB_OP_INPUT)->input.out = v;
     s->inputs[s->n_inputs++] = v;
 }
 
-static crumb_linear_part part_of(const mini_weights *w, crumb_value out) {
-    return (crumb_linear_part){.w = &w->matrix, .m1 = w->matrix.m, .out = out, .out_scale = 1};
-}
-
 static void add_linear(scene *s, const mini_weights *w, crumb_value x, crumb_value out, crumb_value add) {
-    crumb_op *op = add_op(s, CRUMB_OP_LINEAR);
-    op->linear.x = x;
+    crumb_op *op = add_linear_of(&s->ops, w, x, out);
     op->linear.add = add;
-    op->linear.act = w->matrix.bits ? s->f->act : CRUMB_ACT_F32;
-    op->linear.act_group = 32;
-    op->linear.n_parts = 1;
-    op->linear.part[0] = part_of(w, out);
+    if (w->matrix.bits) op->linear.act = s->f->act;
 }
 
 /* gate and up by one op, each its own type: 256 values in. */
 static void add_unlike(scene *s) {
     add_input(s, IN);
-    add_linear(s, &s->gate, IN, GATE, CRUMB_NO_VALUE);
-    crumb_op *op = &s->ops[s->n_ops - 1];
-    op->linear.part[op->linear.n_parts++] = part_of(&s->up, UP);
-    op->linear.act = CRUMB_ACT_GROUP;
+    crumb_op *op = add_linear_of(&s->ops, &s->gate, IN, GATE);
+    op->linear.part[op->linear.n_parts++] =
+        (crumb_linear_part){.w = &s->up.matrix, .m1 = s->up.matrix.m, .out = UP, .out_scale = 1};
 }
 
 static void make_scene(scene *s, const form *f, kind which) {
@@ -148,7 +87,7 @@ static void make_scene(scene *s, const form *f, kind which) {
         add_input(s, UP);
     }
     const crumb_value result = which == APART ? RESULT : GATE;
-    crumb_op *gated = add_op(s, CRUMB_OP_GATED);
+    crumb_op *gated = add_op(&s->ops, CRUMB_OP_GATED);
     gated->gated.gate = GATE;
     gated->gated.up = UP;
     gated->gated.out = result;
@@ -163,17 +102,17 @@ static void free_scene(scene *s) {
 }
 
 /* Gates of up to 30, a row of zeros among them. */
-static void write_inputs(const crumb_backend *b, crumb_plan *plan, const scene *s, uint32_t n) {
+static void write_inputs(const small_plan *p, const scene *s) {
     uint32_t seed = 17;
     for (size_t i = 0; i < s->n_inputs; i++) {
         const uint32_t width = s->values[s->inputs[i]].width;
-        float *x = malloc((size_t)n * width * sizeof *x);
+        float *x = malloc((size_t)p->n_rows * width * sizeof *x);
         assert_non_null(x);
-        for (size_t j = 0; j < (size_t)n * width; j++) {
-            seed = seed * 1664525u + 1013904223u;
-            x[j] = j / width == 1 ? 0 : ((float)(seed >> 8) / 8388608 - 1) * 30;
+        for (size_t j = 0; j < (size_t)p->n_rows * width; j++) {
+            const float number = next_input(&seed) * 30;
+            x[j] = j / width == 1 ? 0 : number;
         }
-        rig_ok(b->plan.write(plan, s->inputs[i], x, n, &rig_error));
+        rig_ok(p->b->plan.write(p->plan, s->inputs[i], x, p->n_rows, &rig_error));
         free(x);
     }
 }
@@ -181,42 +120,14 @@ static void write_inputs(const crumb_backend *b, crumb_plan *plan, const scene *
 /* out: [n][M]. tuned: the knobs that were found best, or NULL. */
 static launch_count run(const crumb_backend *b, const char *with, const char *tuned, const scene *s, uint32_t n,
                         float *out) {
-    launch_count count = {0};
-    crumb_device *d;
-    crumb_plan *plan;
-    crumb_row rows[MOST_ROWS];
-    const float *got;
-    uint32_t n_got;
-    char knobs[16] = ""; /* stands for the database, which only find_tuning looks into */
-    if (tuned) snprintf(knobs, sizeof knobs, "%s", tuned);
-    const crumb_device_params params = {.target = with,
-                                        .n_threads = 2,
-                                        .log = count_launches,
-                                        .log_user = &count,
-                                        .tuning = (void *)knobs,
-                                        .find_tuning = tuned ? find_tuning : NULL};
-    const crumb_plan_desc desc = {.ops = s->ops,
-                                  .n_ops = s->n_ops,
-                                  .values = s->values,
-                                  .n_values = MOST_VALUES,
-                                  .max_rows = n,
-                                  .max_outputs = n};
-    rig_ok(b->device.open(&params, &d, &rig_error));
-    rig_ok(b->plan.record(d, &desc, &plan, &rig_error));
-    write_inputs(b, plan, s, n);
-    for (uint32_t i = 0; i < n; i++) rows[i] = (crumb_row){.position = i, .wants_output = true};
-    rig_ok(b->plan.replay(plan, rows, n, &rig_error));
-    rig_ok(b->plan.read(plan, s->out, &got, &n_got, &rig_error));
-    assert_int_equal(n_got, n);
-    memcpy(out, got, (size_t)n * M * sizeof *out);
-    if (s->kind == APART || s->kind == FREE) { /* values of gates that were never written must not be read */
-        const crumb_value result = s->kind == APART ? RESULT : GATE;
-        const bool readable = b->plan.read(plan, result, &got, &n_got, &rig_error) == CRUMB_OK;
-        if (b != &crumb_backend_cpu) assert_int_equal(readable, count.gated == 1);
-    }
-    b->plan.destroy(plan);
-    b->device.close(d);
-    return count;
+    small_plan p;
+    small_plan_open(&p, b, with, tuned, &s->ops, s->values, MOST_VALUES, n);
+    write_inputs(&p, s);
+    small_plan_replay(&p);
+    small_plan_read(&p, s->out, M, out);
+    if (s->kind == APART || s->kind == FREE) /* values of gates that were never written must not be read */
+        small_plan_check_written(&p, s->kind == APART ? RESULT : GATE, p.count.gated == 1);
+    return small_plan_close(&p);
 }
 
 /* ---- tests --------------------------------------------------------------------------------------------------- */
@@ -229,7 +140,7 @@ static void check_bits(const float *got, const float *want, uint32_t n, const ch
 
 /* By itself, and as the knobs say that are said to be best: equal results, and the launches that each should have. */
 static void compare(const form *f, kind which, uint32_t n) {
-    static float want[MOST_ROWS * M], got[MOST_ROWS * M], tuned[MOST_ROWS * M];
+    static float want[SMALL_PLAN_ROWS * M], got[SMALL_PLAN_ROWS * M], tuned[SMALL_PLAN_ROWS * M];
     char what[96];
     scene s;
     make_scene(&s, f, which);
@@ -258,7 +169,7 @@ static void compare(const form *f, kind which, uint32_t n) {
 
 static void gates_are_quantized_where_they_may(void **state) {
     (void)state;
-    static const uint32_t rows[] = {1, 7, MOST_ROWS};
+    static const uint32_t rows[] = {1, 7, SMALL_PLAN_ROWS};
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
         for (int which = 0; which < N_KINDS; which++) {
             if (which != FREE && i != 0 && i != 2) continue;
@@ -286,17 +197,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(gates_are_quantized_where_they_may),
         cmocka_unit_test(a_launch_less),
     };
-    char name[8] = "";
-    if (argc != 2) {
-        fprintf(stderr, "usage: test_cl_gates TARGET\n");
-        return 2;
-    }
-    target = argv[1];
-    bf16 = strstr(target, "+bf16") != NULL;
-    snprintf(name, sizeof name, "%.2s", target);
-    if (!rig_find_device(name, target, &backend)) {
-        fprintf(stderr, "skipped: %s\n", rig_error.message);
-        return 77;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int wrong = find_target(argc, argv, "test_cl_gates");
+    return wrong ? wrong : cmocka_run_group_tests(tests, NULL, NULL);
 }

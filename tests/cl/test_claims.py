@@ -1,6 +1,7 @@
 """A driver that claims what it does not have: a real one (tests/xe/on_runtime.py) under a layer that adds matrix
-instructions to its extensions (claims_layer.c). crumb goes down its ladder of kernels until they build and compute
-rightly, says so once, and remembers. Needs a loader with layers: the system's, in the place of the runtime's own."""
+instructions to its extensions, or takes its dot products away (claims_layer.c). crumb goes down its ladder of kernels until
+they build and compute rightly, says so once, and remembers. Needs a loader with layers: the system's, in the place of the
+runtime's own."""
 import json
 import os
 import subprocess
@@ -45,6 +46,19 @@ class Claims(unittest.TestCase):
         gpu = next(d for d in json.loads(self.devices("--json"))["devices"] if d["name"] == "gpu0")
         self.assertEqual((gpu["target"], gpu["lowered_target"]), ("dpas", "cl:dp4a"))
         self.assertIn("matrix_mad_k32", gpu["lowered_reason"])
+
+    def test_results_that_are_wrong(self):
+        """Kernels that build, and compute wrongly: the next rung, as for those that do not build."""
+        self.environment |= {"CRUMB_CLAIM": "dots", "CL_CONFIG_CPU_VECTORIZER_MODE": "1"}  # built in a tenth of the time
+        self.assertRegex(self.devices(), r"kernels dp4a: .*dot products")
+        first, again = self.crumb("--device", "gpu0"), self.crumb("--device", "gpu0")
+        self.assertRegex(first.stderr, "computes wrongly with its kernels 'dp4a': layer 0 differs .*; going on with 'cl:portable'")
+        self.assertNotIn("going on", again.stderr)
+        for done in (first, again):
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, r"device gpu0 .*, kernels portable")
+            self.assertEqual(done.stdout, self.crumb("--device", "cpu").stdout)
+        self.assertRegex(self.devices(), r"kernels dp4a: .*\n  lowered to cl:portable by an earlier run: .*gpu0 .*'dp4a': layer 0 differs")
 
     def test_no_block_loads(self):
         """Matrix instructions in sub-groups of 16 without 2D block loads: only kernels that do without are tried."""

@@ -34,6 +34,9 @@ class OldCompiler(unittest.TestCase):
                 self.assertRegex(done.stderr, r"device gpu0 .*, kernels dpas-i8")
                 self.assertEqual(done.stdout, first.stdout)
             self.assertEqual(first.stdout, tell("--device", "cpu").stdout)
+            listed = subprocess.run([COMMAND, "devices"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                    text=True, timeout=60, check=True).stdout
+            self.assertRegex(listed, r"lowered to cl:dpas-i8 by an earlier run: .* does not build .*BITS=2")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,12 @@ of linear layers and attention also, for one matrix as for several in one launch
     dimensions, and VALUES_BUDGET with values, where weights become integers
     linear.cl: matrix instructions are in a loop, or unrolled in one; dp4a: DP4A_BUDGETS. Of those that stand beside a dp4a one
     takes its codes out of a dword (3, 5 and 6 bits: four put them together of two dwords; a codebook: eight look them up), the
-    others count addresses, which more rows of activations share; in groups of 128 sums become floats
+    others count addresses, which more rows of activations share; in groups of 128 sums become floats. In groups of 32 and 16
+    that is most of it: for a sum of 16 rows of weights 23 to 35 instructions with 8 rows of activations, 29 to 45 with 4, 50 to
+    90 with one. 8 are two multiplications of 32 bits, 3 make a float of it and multiply that with the activations' scale, 1 joins
+    two parts; the others are addresses, of the activations, their scale and sum, and of local memory; weights' scales; and the
+    loop of the items that add groups up, which more rows share. In groups of 16 a sum has half as many dp4a, but for 8 bits,
+    whose dwords are of both halves: two dp4a for each
 Scales of 32 and of 16 have no budget elsewhere: their floats alone are 3 instructions per sum.
 
 Compilations are kept by hash in the user's cache. Exit status 77: the compiler cannot be had here.
@@ -48,9 +53,12 @@ DEVICES = {("dp4a", 0): ["mtl", "tgllp"], 16: ["bmg", "lnl", "ptl"], 8: ["dg2", 
 
 
 KEYS_BUDGET, VALUES_BUDGET = 24, 60
-# Beside each dp4a of linear.cl, by what makes its operand, and by rows of activations: with row scales, in groups of 128.
-DP4A_BUDGETS = {"mask": {1: (3, 5.5), 4: (1.5, 2.6), 8: (1.2, 1.2)}, "split": {1: (6.5, 8.2), 4: (2.3, 3.3), 8: (1.5, 1.6)},
-                "codebook": {1: (11.5, 13.2), 4: (3.5, 3.6), 8: (2.4, 2.5)}}
+# Beside each dp4a of linear.cl, by what makes its operand, and by rows of activations: with row scales, in groups of 128, 32, 16.
+DP4A_GROUPS = ("row", "group128", "group32", "group16")
+DP4A_BUDGETS = {"mask": {1: (3, 5.5, 12.4, 19.1), 4: (1.5, 2.6, 6.1, 9), 8: (1.2, 1.2, 4.6, 6.7)},
+                "split": {1: (6.5, 8.2, 14.8, 21.5), 4: (2.3, 3.3, 6.9, 9.7), 8: (1.5, 1.6, 5, 7.1)},
+                "codebook": {1: (11.5, 13.2, 19.8, 26.5), 4: (3.5, 3.6, 8.1, 11), 8: (2.4, 2.5, 5.8, 7.9)},
+                "half": {1: (None, None, None, 9.8), 4: (None, None, None, 4.6), 8: (None, None, None, 3.6)}}
 
 
 class Compiler:
@@ -163,6 +171,8 @@ class Variant:
 
     def operand(self):
         """What makes linear.cl's operands of codes."""
+        if self.bits == 8 and self.layer.startswith("group16"):
+            return "half"
         return "codebook" if "-D CODEBOOK=1" in self.options else "split" if self.bits in (3, 5, 6) else "mask"
 
     def devices(self):
@@ -180,8 +190,8 @@ class Variant:
         if self.parts:
             return device == self.devices()[0] and (
                 self.decodes() or self.file == "gemm.cl" and self.layer == "row-gate" and self.sub_group == 8)
-        if self.layer in SMALL_GROUPS and self.file != "gemm.cl":
-            return False
+        if self.layer in SMALL_GROUPS and self.file != "gemm.cl":  # dp4a: where it takes the most instructions
+            return self.rung == "dp4a" and self.layer != "group16-wide" and device == self.devices()[-1]
         if self.name.endswith("_bf16"):  # dense_bf16_...: of weights
             return device == self.devices()[0] and (self.in_registers or "_u2_" in self.name)
         if device == self.devices()[0] or "_u2_" in self.name:
@@ -239,10 +249,10 @@ class Result:
         row = v.layer.startswith("row")
         if v.gemv and v.layer == "group32":
             return 1 if v.sub_group == 16 else 1.5
+        if v.rung == "dp4a":
+            return DP4A_BUDGETS[v.operand()][v.tokens][DP4A_GROUPS.index(v.layer.split("-")[0])]
         if v.layer in SMALL_GROUPS or v.rung == "portable":
             return None
-        if v.rung == "dp4a":
-            return DP4A_BUDGETS[v.operand()][v.tokens][0 if row else 1]
         if v.file == "linear.cl" or v.tokens not in (1, 8, 16, 32, 64):
             return None
         if v.in_registers:
