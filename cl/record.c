@@ -230,14 +230,27 @@ static crumb_status take_memory(crumb_cl_recorder *r, const shared_bytes *most, 
 
 /* ---- ops ----------------------------------------------------------------------------------------------------- */
 
-static crumb_status record_linear(crumb_cl_recorder *r, size_t *index, const crumb_op *made, crumb_error *err) {
+static crumb_status record_linear(crumb_cl_recorder *r, size_t *index, const crumb_cl_source *from, crumb_error *err) {
     const crumb_op *op = &r->desc->ops[*index];
     const crumb_op *gated = crumb_cl_gated_folds(r, *index) ? op + 1 : NULL;
-    CRUMB_TRY(crumb_cl_record_linear(r, op, made, gated, err));
+    CRUMB_TRY(crumb_cl_record_linear(r, op, from, gated, err));
     if (!gated) return CRUMB_OK;
     for (int i = 0; i < 2; i++)
         if (op->linear.part[i].out != gated->gated.out) r->p->values[op->linear.part[i].out].readable = false;
     ++*index;
+    return CRUMB_OK;
+}
+
+/* An order of columns, behind `norm` where that is folded: part of the linear ops that read it, or a launch. */
+static crumb_status record_gather(crumb_cl_recorder *r, size_t *index, const crumb_op *norm, crumb_error *err) {
+    const crumb_op *op = &r->desc->ops[*index];
+    const size_t n_linear = crumb_cl_gather_folds(r, *index, norm);
+    if (!n_linear) return crumb_cl_record_gather(r, op, err);
+    r->p->values[op->gather.out].readable = false;
+    for (size_t i = 0; i < n_linear; i++) {
+        ++*index;
+        CRUMB_TRY(record_linear(r, index, &(crumb_cl_source){norm, op}, err));
+    }
     return CRUMB_OK;
 }
 
@@ -281,12 +294,15 @@ static crumb_status record_norm(crumb_cl_recorder *r, size_t *index, crumb_error
     crumb_cl_turn turn = {0};
     const size_t n = head_norms(r, *index, &turn);
     if (n) return record_rope(r, index, n, &turn, err);
-    const size_t n_linear = crumb_cl_norm_folds(r, *index);
-    if (!n_linear) return crumb_cl_record_norm(r, op, err);
+    const size_t last = *index + crumb_cl_norm_folds(r, *index);
+    if (last == *index) return crumb_cl_record_norm(r, op, err);
     r->p->values[op->norm.out].readable = false;
-    for (size_t i = 0; i < n_linear; i++) {
+    while (*index < last) {
         ++*index;
-        CRUMB_TRY(record_linear(r, index, op, err));
+        if (r->desc->ops[*index].kind == CRUMB_OP_GATHER)
+            CRUMB_TRY(record_gather(r, index, op, err));
+        else
+            CRUMB_TRY(record_linear(r, index, &(crumb_cl_source){.made = op}, err));
     }
     return CRUMB_OK;
 }
@@ -299,7 +315,7 @@ static crumb_status record_gate(crumb_cl_recorder *r, size_t *index, crumb_error
     if (!quantized) return crumb_cl_record_gated(r, op, err);
     r->p->values[op->gated.out].readable = false;
     ++*index;
-    return record_linear(r, index, op, err);
+    return record_linear(r, index, &(crumb_cl_source){.made = op}, err);
 }
 
 /* Records op *index, and those after it that are folded in; leaves *index at the last one. */
@@ -310,7 +326,7 @@ static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *
     case CRUMB_OP_INPUT: return CRUMB_OK; /* crumb_cl_plan_write puts it where the ops find it */
     case CRUMB_OP_EMBED: return crumb_cl_record_embed(r, op, err);
     case CRUMB_OP_RMS_NORM: return record_norm(r, index, err);
-    case CRUMB_OP_LINEAR: return record_linear(r, index, NULL, err);
+    case CRUMB_OP_LINEAR: return record_linear(r, index, &(crumb_cl_source){0}, err);
     case CRUMB_OP_ROPE: return record_rope(r, index, 0, &(crumb_cl_turn){0}, err);
     case CRUMB_OP_ATTENTION:
         CRUMB_TRY(crumb_cl_record_rope_store(r, &(crumb_cl_turn){.attention = op}, err));
@@ -319,7 +335,7 @@ static crumb_status record_op(crumb_cl_recorder *r, size_t *index, crumb_error *
     case CRUMB_OP_SELECT: r->after_select = true; return crumb_cl_record_select(r, op, err);
     case CRUMB_OP_TOP: return crumb_cl_record_top(r, op, err);
     case CRUMB_OP_PLACE: return crumb_cl_record_place(r, op, err);
-    case CRUMB_OP_GATHER: return crumb_cl_record_gather(r, op, err);
+    case CRUMB_OP_GATHER: return record_gather(r, index, NULL, err);
     case CRUMB_OP_SIGNAL:
     case CRUMB_OP_WAIT: return crumb_cl_meetings_add(&r->p->meetings, r->p->n_launches, op, err);
     }

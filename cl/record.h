@@ -23,6 +23,7 @@ typedef struct crumb_cl_recorder {
     /* The options with which the plan's activations were quantized last, for the ops that are recorded together: they
      * read one value, so the same options make the same codes. Empty: none were. */
     char quantized[CRUMB_CL_OPTIONS_MAX];
+    const uint32_t *quantized_order; /* of columns, where these have ORDER */
 } crumb_cl_recorder;
 
 /* A launch under construction: begin, of a row with all of its options, then its arguments in order, then end, which
@@ -93,17 +94,26 @@ typedef struct crumb_cl_turn {
 crumb_status crumb_cl_record_rope_store(crumb_cl_recorder *r, const crumb_cl_turn *turn, crumb_error *err);
 crumb_status crumb_cl_record_attention(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err);
 
-/* How many linear ops right behind op `index`, a norm, read it, and each has it as its part: more than one where q/k/v
- * or gate/up differ in what their activations become. 0: the norm is a launch. */
+/* What is computed where a linear op's activations are quantized, each an op before it or NULL: the norm or gate, and
+ * the order of columns behind that, or behind a value. Both NULL: the op reads its value. */
+typedef struct crumb_cl_source {
+    const crumb_op *made, *gather;
+} crumb_cl_source;
+/* How many ops right behind op `index`, a norm, have it as their part: linear ops that read it, more than one where
+ * q/k/v or gate/up differ in what their activations become, and orders of its columns with the linear ops that read
+ * those. 0: the norm is a launch. */
 size_t crumb_cl_norm_folds(const crumb_cl_recorder *r, size_t index);
+/* How many linear ops right behind op `index`, a gather, read it, and each has it as its part. `norm`: the one before
+ * that is folded too, or NULL. 0: the gather is a launch. */
+size_t crumb_cl_gather_folds(const crumb_cl_recorder *r, size_t index, const crumb_op *norm);
 /* Whether op `index`, linear, can be part of the gate behind it. */
 bool crumb_cl_gated_folds(const crumb_cl_recorder *r, size_t index);
 /* Whether op `index`, a gate, becomes part of the launch that quantizes for the linear op behind it. Fails only where
  * what has been tuned cannot be read. */
 crumb_status crumb_cl_gate_is_quantized(const crumb_cl_recorder *r, size_t index, bool *out, crumb_error *err);
-/* `made`, a norm or gate before it, and `gated`, the gate behind it, are the ops folded in, or NULL. Behind a gate all
- * parts are low-bit weights whose activations are quantized. */
-crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *made,
+/* `from`, and `gated`, the gate behind it, or NULL, are the ops folded in. Behind a gate or a gather all parts are
+ * low-bit weights whose activations are quantized. */
+crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_cl_source *from,
                                     const crumb_op *gated, crumb_error *err);
 /* The kernel on matrix instructions for dense weights, or NULL: the weights are of another kind, or there is none. */
 const crumb_cl_kernel *crumb_cl_dense_kernel(const crumb_cl_recorder *r, const crumb_matrix *w);

@@ -97,19 +97,49 @@ static bool takes_norm(const crumb_cl_recorder *r, const crumb_op *norm, const c
     return true;
 }
 
+/* Whether an order of columns, and the norm before it or NULL, can be part of the op, linear, that reads them. */
+static bool takes_order(const crumb_cl_recorder *r, const crumb_op *norm, const crumb_op *gather,
+                        const crumb_op *linear) {
+    const crumb_value x = norm ? norm->norm.x : gather->gather.x;
+    if (linear->linear.add == gather->gather.out || (norm && linear->linear.add == norm->norm.out)) return false;
+    for (int i = 0; i < linear->linear.n_parts; i++) { /* every quantizing launch reads x, also behind others */
+        const crumb_linear_part *part = &linear->linear.part[i];
+        if (!quantizes(linear, part->w)) return false;
+        if (r->desc->values[part->out].slot == r->desc->values[x].slot) return false;
+    }
+    return true;
+}
+
+size_t crumb_cl_gather_folds(const crumb_cl_recorder *r, size_t index, const crumb_op *norm) {
+    const crumb_op *gather = &r->desc->ops[index], *op = gather + 1, *end = r->desc->ops + r->desc->n_ops;
+    while (op < end && op->kind == CRUMB_OP_LINEAR && op->linear.x == gather->gather.out) {
+        if (!takes_order(r, norm, gather, op++)) return 0;
+    }
+    const size_t n = (size_t)(op - gather) - 1;
+    return n && crumb_op_only_next_reads(r->desc, index + n - 1, gather->gather.out) ? n : 0;
+}
+
 size_t crumb_cl_norm_folds(const crumb_cl_recorder *r, size_t index) {
     const crumb_op *norm = &r->desc->ops[index], *op = norm + 1, *end = r->desc->ops + r->desc->n_ops;
     if (norm->norm.head_dim && norm->norm.head_dim != r->desc->values[norm->norm.x].width) return 0;
-    while (op < end && op->kind == CRUMB_OP_LINEAR && op->linear.x == norm->norm.out) {
-        if (!takes_norm(r, norm, op++)) return 0;
+    while (op < end) {
+        if (op->kind == CRUMB_OP_GATHER && op->gather.x == norm->norm.out) {
+            const size_t n = crumb_cl_gather_folds(r, (size_t)(op - r->desc->ops), norm);
+            if (!n) return 0;
+            op += 1 + n;
+        } else if (op->kind == CRUMB_OP_LINEAR && op->linear.x == norm->norm.out) {
+            if (!takes_norm(r, norm, op++)) return 0;
+        } else {
+            break;
+        }
     }
     const size_t n = (size_t)(op - norm) - 1;
     return n && crumb_op_only_next_reads(r->desc, index + n - 1, norm->norm.out) ? n : 0;
 }
 
-/* A linear op's `first` part and those alike behind it, as a kernel is asked for. `made`: what is quantized. */
+/* A linear op's `first` part and those alike behind it, as a kernel is asked for. */
 static crumb_cl_linear use_of(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
-                              const crumb_op *made, const crumb_op *gated) {
+                              const crumb_cl_source *from, const crumb_op *gated) {
     crumb_cl_linear use = {.w = op->linear.part[first].w,
                            .act = op->linear.act,
                            .act_group = op->linear.act_group,
@@ -117,7 +147,8 @@ static crumb_cl_linear use_of(const crumb_cl_recorder *r, const crumb_op *op, ui
                            .gated = gated ? fn_option(gated) : 0,
                            .x = 8,
                            .f32_results = *crumb_cl_results_option(r, op->linear.part[first].out) != 0,
-                           .input = input_option(made)};
+                           .input = input_option(from->made),
+                           .ordered = from->gather != NULL};
     for (uint32_t i = first; i < first + (gated ? 1 : n); i++) use.tiles += tiles_of(&op->linear.part[i]);
     return use;
 }
@@ -130,7 +161,7 @@ static crumb_status reads_codes(const crumb_cl_recorder *r, const crumb_op *op, 
         crumb_cl_variant v;
         bool tuned;
         n = alike_from(op, i);
-        crumb_cl_linear use = use_of(r, op, i, n, NULL, NULL);
+        crumb_cl_linear use = use_of(r, op, i, n, &(crumb_cl_source){0}, NULL);
         CRUMB_TRY(crumb_cl_tuned_find(r->p->device, &use, crumb_cl_most_rows(r), &v, &tuned, err));
         *out = !tuned || use.x == 8;
     }
@@ -171,37 +202,46 @@ static void set_time(crumb_cl_builder *b) {
 }
 
 /* The value that a launch begins with which quantizes: x. */
-static crumb_value source_of(const crumb_op *op, const crumb_op *made) {
-    return !made ? op->linear.x : made->kind == CRUMB_OP_RMS_NORM ? made->norm.x : made->gated.gate;
+static crumb_value source_of(const crumb_op *op, const crumb_cl_source *from) {
+    const crumb_op *made = from->made;
+    if (!made) return from->gather ? from->gather->gather.x : op->linear.x;
+    return made->kind == CRUMB_OP_RMS_NORM ? made->norm.x : made->gated.gate;
 }
 
-/* x, aux, eps of INPUT. */
-static void arg_source(crumb_cl_builder *b, const crumb_op *op, const crumb_op *made, uint32_t k) {
+static const uint32_t *order_of(const crumb_cl_source *from) {
+    return from->gather ? from->gather->gather.from : NULL;
+}
+
+/* x, aux, order, eps of INPUT and ORDER. */
+static void arg_source(crumb_cl_builder *b, const crumb_op *op, const crumb_cl_source *from, uint32_t k) {
+    const crumb_op *made = from->made;
     const bool norm = made && made->kind == CRUMB_OP_RMS_NORM;
-    crumb_cl_arg_value(b, source_of(op, made));
+    crumb_cl_arg_value(b, source_of(op, from));
     if (made && !norm)
         crumb_cl_arg_value(b, made->gated.up);
     else
         crumb_cl_arg_weights(b, norm ? made->norm.weight : NULL, k * sizeof(float));
+    crumb_cl_arg_weights(b, order_of(from), k * sizeof(uint32_t));
     crumb_cl_arg_f32(b, norm ? made->norm.eps : 0);
 }
 
 /* Activations as `kernel` reads them, or where it quantizes by itself only their rows' largest values; unless they lie
  * there already. */
-static crumb_status record_quantize(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *made,
+static crumb_status record_quantize(crumb_cl_recorder *r, const crumb_op *op, const crumb_cl_source *from,
                                     const crumb_cl_kernel *kernel, const crumb_cl_linear *use, crumb_error *err) {
     char options[CRUMB_CL_OPTIONS_MAX];
     crumb_cl_builder b;
     crumb_plan *p = r->p;
     const crumb_matrix *w = use->w;
-    crumb_cl_quantize_options(kernel, use, input_option(made), options);
-    if (strcmp(options, r->quantized) == 0) return CRUMB_OK;
+    crumb_cl_quantize_options(kernel, use, options);
+    if (strcmp(options, r->quantized) == 0 && r->quantized_order == order_of(from)) return CRUMB_OK;
+    r->quantized_order = order_of(from);
     snprintf(r->quantized, sizeof r->quantized, "%s", options);
     CRUMB_TRY(crumb_cl_launch_begin(r, crumb_cl_row_of(r, CRUMB_CL_QUANTIZE), options, &b, err));
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, w->k);
-    arg_source(&b, op, made, w->k);
+    arg_source(&b, op, from, w->k);
     crumb_cl_arg_memory(&b, &p->q);
     crumb_cl_arg_memory(&b, &p->sx);
     crumb_cl_arg_memory(&b, &p->qsum);
@@ -222,11 +262,13 @@ static void arg_part(crumb_cl_builder *b, const crumb_linear_part *part, crumb_v
 }
 
 /* What a kernel that quantizes by itself reads, else nulls. */
-static void arg_input(crumb_cl_builder *b, const crumb_op *op, const crumb_op *made, const crumb_cl_linear *use) {
+static void arg_input(crumb_cl_builder *b, const crumb_op *op, const crumb_cl_source *from,
+                      const crumb_cl_linear *use) {
     if (use->x == 32) {
-        arg_source(b, op, made, use->w->k);
+        arg_source(b, op, from, use->w->k);
         return;
     }
+    crumb_cl_arg_null(b);
     crumb_cl_arg_null(b);
     crumb_cl_arg_null(b);
     crumb_cl_arg_f32(b, 0);
@@ -234,7 +276,7 @@ static void arg_input(crumb_cl_builder *b, const crumb_op *op, const crumb_op *m
 
 /* Parts [first, first + n), which are alike; their input is quantized, unless the kernel does that. */
 static crumb_status record_parts(crumb_cl_recorder *r, const crumb_op *op, uint32_t first,
-                                 const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_op *made,
+                                 const crumb_cl_kernel *kernel, const crumb_cl_linear *use, const crumb_cl_source *from,
                                  const crumb_op *gated, crumb_error *err) {
     char options[CRUMB_CL_LINEAR_OPTIONS_MAX];
     crumb_cl_builder b;
@@ -246,7 +288,7 @@ static crumb_status record_parts(crumb_cl_recorder *r, const crumb_op *op, uint3
     set_time(&b);
     crumb_cl_arg_u32(&b, r->after_select);
     crumb_cl_arg_u32(&b, use->w->k);
-    arg_input(&b, op, made, use);
+    arg_input(&b, op, from, use);
     crumb_cl_arg_memory(&b, &p->q);
     crumb_cl_arg_memory(&b, &p->sx);
     crumb_cl_arg_memory(&b, &p->qsum);
@@ -290,11 +332,11 @@ static crumb_status record_float_tiles(crumb_cl_recorder *r, const crumb_op *op,
 
 /* A kernel that quantizes for itself reads its input while others write results: they must not share memory. And it
  * does so in each work-group, which is too dear for a gate. */
-static bool may_fuse(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n, const crumb_op *made,
-                     const crumb_op *gated) {
+static bool may_fuse(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
+                     const crumb_cl_source *from, const crumb_op *gated) {
     const crumb_value_info *values = r->desc->values;
-    const uint32_t slot = values[source_of(op, made)].slot;
-    if (made && made->kind == CRUMB_OP_GATED) return false;
+    const uint32_t slot = values[source_of(op, from)].slot;
+    if (from->made && from->made->kind == CRUMB_OP_GATED) return false;
     if (gated && values[gated->gated.out].slot == slot) return false;
     for (uint32_t i = first; i < first + n; i++)
         if (values[op->linear.part[i].out].slot == slot) return false;
@@ -304,14 +346,14 @@ static bool may_fuse(const crumb_cl_recorder *r, const crumb_op *op, uint32_t fi
 /* The kernel for n parts from `first` on, which are alike: the one that was measured to be fastest for the first of
  * them, else that of the highest rank. */
 static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
-                           const crumb_op *made, const crumb_op *gated, crumb_cl_linear *use, crumb_cl_variant *out,
-                           crumb_error *err) {
+                           const crumb_cl_source *from, const crumb_op *gated, crumb_cl_linear *use,
+                           crumb_cl_variant *out, crumb_error *err) {
     const crumb_device *d = r->p->device;
     const crumb_matrix *w = op->linear.part[first].w;
     const uint32_t rows = crumb_cl_most_rows(r);
-    const bool may = may_fuse(r, op, first, n, made, gated);
+    const bool may = may_fuse(r, op, first, n, from, gated);
     bool tuned;
-    *use = use_of(r, op, first, n, made, gated);
+    *use = use_of(r, op, first, n, from, gated);
     CRUMB_TRY(crumb_cl_tuned_find(d, use, rows, out, &tuned, err));
     if (tuned && (use->x == 8 || may)) return CRUMB_OK;
     if (crumb_cl_untuned(d, use, rows, may, out)) return CRUMB_OK;
@@ -320,15 +362,15 @@ static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint3
 }
 
 static crumb_status record_tiles(crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
-                                 const crumb_op *made, const crumb_op *gated, crumb_error *err) {
+                                 const crumb_cl_source *from, const crumb_op *gated, crumb_error *err) {
     crumb_cl_linear use;
     crumb_cl_variant v;
-    CRUMB_TRY(choose(r, op, first, n, made, gated, &use, &v, err));
-    if (use.x == 8 || crumb_cl_linear_scaled(&v.kernel)) CRUMB_TRY(record_quantize(r, op, made, &v.kernel, &use, err));
-    return record_parts(r, op, first, &v.kernel, &use, made, gated, err);
+    CRUMB_TRY(choose(r, op, first, n, from, gated, &use, &v, err));
+    if (use.x == 8 || crumb_cl_linear_scaled(&v.kernel)) CRUMB_TRY(record_quantize(r, op, from, &v.kernel, &use, err));
+    return record_parts(r, op, first, &v.kernel, &use, from, gated, err);
 }
 
-crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_op *made,
+crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_cl_source *from,
                                     const crumb_op *gated, crumb_error *err) {
     uint8_t split = 0;
     for (uint32_t i = 0, n; i < op->linear.n_parts; i += n) {
@@ -338,11 +380,11 @@ crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, co
         n = alike_from(op, i);
         if (part->w->bits) split = 0;
         if (!part->w->bits)
-            CRUMB_TRY(crumb_cl_record_dense(r, op, part, made, &split, err));
+            CRUMB_TRY(crumb_cl_record_dense(r, op, part, from->made, &split, err));
         else if (!quantizes(op, part->w))
             CRUMB_TRY(record_float_tiles(r, op, part, err));
         else
-            CRUMB_TRY(record_tiles(r, op, i, n, made, gated, err));
+            CRUMB_TRY(record_tiles(r, op, i, n, from, gated, err));
     }
     return CRUMB_OK;
 }

@@ -131,7 +131,8 @@ static bool gate_quantizes_badly(const crumb_cl_kernel *kernel, const crumb_cl_l
 static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
     const uint32_t group = x_group_option(use), k = padded_k(use->w);
     if (k < 64) return false;
-    if (kernel->x == 32 && (group || use->input || use->w->k % (kernel->bf16 ? 8 : 4) || kernel->tokens > 16))
+    if (kernel->x == 32 &&
+        (group || use->input || use->ordered || use->w->k % (kernel->bf16 ? 8 : 4) || kernel->tokens > 16))
         return false; /* rows as surfaces */
     if (kernel->x == 32 && sum_blocks(kernel) * 8u < kernel->tokens * (uint32_t)FED) return false;
     if (group && (kernel->slices > 1 || !kernel->groups || k / group < 2)) return false;
@@ -323,9 +324,9 @@ void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linea
     crumb_cl_matrix_options(use->w, out);
     size_t length = strlen(out);
     snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length,
-             " -D X_GROUP=%u -D ROW_SCALE=%d -D X=%u -D INPUT=%u -D PARTS=%u -D GATED=%u %s", x_group_option(use),
-             use->act == CRUMB_ACT_ROW, use->x, use->x == 32 ? use->input : 0, use->n_parts, use->gated,
-             kernel->options);
+             " -D X_GROUP=%u -D ROW_SCALE=%d -D X=%u -D INPUT=%u%s -D PARTS=%u -D GATED=%u %s", x_group_option(use),
+             use->act == CRUMB_ACT_ROW, use->x, use->x == 32 ? use->input : 0,
+             use->x == 32 && use->ordered ? CRUMB_CL_ORDERED : "", use->n_parts, use->gated, kernel->options);
     length = strlen(out);
     if (kernel->form == CRUMB_CL_GEMM)
         length += (size_t)snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " -D MUL=%d", mul_option(use->w));
@@ -333,9 +334,10 @@ void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linea
         snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, "%s", CRUMB_CL_F32_RESULTS);
 }
 
-void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, uint32_t input, char *out) {
-    snprintf(out, CRUMB_CL_OPTIONS_MAX, "-D BITS=%d -D X_PAIRS=%d -D X_GROUP=%u -D ROW_SCALE=%d -D INPUT=%u",
-             kernel->x_bits, kernel->x_pairs, x_group_option(use), use->act == CRUMB_ACT_ROW, input);
+void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, char *out) {
+    snprintf(out, CRUMB_CL_OPTIONS_MAX, "-D BITS=%d -D X_PAIRS=%d -D X_GROUP=%u -D ROW_SCALE=%d -D INPUT=%u%s",
+             kernel->x_bits, kernel->x_pairs, x_group_option(use), use->act == CRUMB_ACT_ROW, use->input,
+             use->ordered ? CRUMB_CL_ORDERED : "");
     size_t length = strlen(out);
     if (kernel->x_rows > 1)
         length += (size_t)snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " -D X_ROWS=%u", kernel->x_rows);

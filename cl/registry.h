@@ -104,7 +104,8 @@ typedef struct crumb_cl_linear {
     uint32_t n_parts;      /* 1 to 3 */
     uint32_t gated;        /* 0; 1: silu, 2: relu^2 of part 0, times part 1 */
     uint32_t x;            /* 8 or 32, as in crumb_cl_kernel */
-    uint32_t input;        /* with x 32: INPUT of common.cl, 0 to 3 */
+    uint32_t input;        /* INPUT of common.cl, 0 to 3: what is quantized, with x 32 by the kernel itself */
+    bool ordered;          /* ORDER of common.cl: of columns in another order; by whom as of input */
     uint32_t tiles;        /* tile-rows that are computed, of all parts; 0: those of w */
     bool f32_results;      /* what bf16 rows write is f32: logits */
 } crumb_cl_linear;
@@ -160,6 +161,8 @@ enum { CRUMB_CL_OPTIONS_MAX = 512 };
 /* Instead of that on devices that lack it (dg2, tgllp): common.cl's crumb_divide. */
 #define CRUMB_CL_ROUND_DIVISION "-D ROUND_DIVISION=1"
 
+/* Of quantize.cl, and of linear layers that quantize, where `ordered`; else nothing. */
+#define CRUMB_CL_ORDERED         " -D ORDER=1"
 #define CRUMB_CL_ONLY_SCALES     " -D ONLY_SCALES=1"
 #define CRUMB_CL_LARGE_REGISTERS "-cl-intel-256-GRF-per-thread"
 /* Of bf16 rows, which have it among their own; and behind it, where they write f32. */
@@ -168,8 +171,8 @@ enum { CRUMB_CL_OPTIONS_MAX = 512 };
 
 /* -D options. All write a zero-terminated text of less than CRUMB_CL_OPTIONS_MAX bytes. */
 void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, char *out);
-/* Of quantize.cl for what such a kernel reads with x 8, `input` being what is quantized. */
-void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, uint32_t input, char *out);
+/* Of quantize.cl for what such a kernel reads with x 8. */
+void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, char *out);
 /* Of split.cl for what such a kernel reads; `norm`: of x's RMS norm. */
 void crumb_cl_split_options(const crumb_cl_kernel *dense, bool norm, char *out);
 /* Of embed.cl, linear_f32.cl (with the kernel's own) and linear_dense.cl: the form of a matrix. */

@@ -152,6 +152,7 @@ static void set_linear(const crumb_cl_solo *s, const crumb_cl_variant *v, const 
     arg_u32(a, w->k);
     arg_memory(a, v->kernel.bf16 ? &s->narrow_x : &s->x);
     arg_memory(a, &none);
+    arg_memory(a, &none);
     arg_f32(a, 0);
     arg_memory(a, &s->q);
     arg_memory(a, scales_for(s, v));
@@ -178,6 +179,7 @@ static void set_quantize(const crumb_cl_solo *s, const crumb_cl_variant *v, args
     arg_u32(a, s->trial->w.k);
     arg_memory(a, v->kernel.bf16 ? &s->narrow_x : &s->x);
     arg_memory(a, &none);
+    arg_memory(a, &none);
     arg_f32(a, 0);
     arg_memory(a, &s->q);
     arg_memory(a, scales_for(s, v));
@@ -201,7 +203,7 @@ static crumb_status run_quantize(const crumb_cl_solo *s, const crumb_cl_variant 
                                  crumb_cl_event *event, crumb_error *err) {
     char options[CRUMB_CL_OPTIONS_MAX];
     args a = {.d = s->d};
-    crumb_cl_quantize_options(&v->kernel, use, 0, options);
+    crumb_cl_quantize_options(&v->kernel, use, options);
     CRUMB_TRY(crumb_cl_kernel_create(s->d, "quantize.cl", options, "quantize_rows", &a.call, err));
     set_quantize(s, v, &a);
     crumb_status status = enqueue(s, &a, (const size_t[]){s->trial->params.n, 1}, QUANTIZE_WG, event, err);

@@ -12,7 +12,7 @@
  *
  * Options
  *   BITS               1, 2, 3, 4, 8; with X_GROUP also 5 and 6
- *   SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT   common.cl; X_GROUP 0, 16, 32, 64 or 128
+ *   SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT, ORDER   common.cl; X_GROUP 0, 16, 32, 64 or 128
  *   X_ORDER            common.cl: 8; 0 with 1 bit, and with 3 in sub-groups of 8
  *   X_ROWS             quantize.cl: 1, with SUB_GROUP=8 8
  *   X, MINS, PARTS, GATED  linear.cl; with GATED part 0's results wait in y for part 1's
@@ -21,7 +21,7 @@
  *   -D TM=1|2|4|8      -D TN=n   sums take TM * TN * 8 registers (of 8 items: twice that; of 3 bits with SUB_GROUP=16 and
  *                      X_GROUP=0 too): more than half of what a thread has makes it spill. 8: with SUB_GROUP=16, X=8
  *                      and X_GROUP of 32 or more; an operand, once put together, then meets 64 rows, 16 after 16
- *   -D IN_REGISTERS=0|1  1: with SUB_GROUP=16, X=32, X_GROUP=0, INPUT=0, X_ORDER=8, SLICES=1: quantize in registers; TM is
+ *   -D IN_REGISTERS=0|1  1: with SUB_GROUP=16, X=32, X_GROUP=0, INPUT=0, ORDER=0, X_ORDER=8, SLICES=1: quantize in registers; TM is
  *                      1 or 2
  *   -D SCALED=0|1      with IN_REGISTERS=1: 1: sx is the largest |x| of each row, by quantize.cl with ONLY_SCALES; 0: each
  *                      work-group looks for it

@@ -12,7 +12,7 @@
  *               TOKENS * (K'' + 4 * (scales of a row + sums of a row)); K'' = K' rounded up to 32 * STEP
  * Options
  *   BITS               1, 2, 3, 4 or 8
- *   SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT   common.cl; X_GROUP 0, 32, 64 or 128, with 1 and 3 bits not 32
+ *   SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT, ORDER   common.cl; X_GROUP 0, 32, 64 or 128, with 1 and 3 bits not 32
  *   X_ORDER, X_PAIRS   common.cl: 1 bit: 0 and 1; 3 bits: 8 and 1; else 8 and 0
  *   X, MINS, PARTS, GATED   linear.cl
  *   -D SUB_GROUP=16|8  16: loads are 2D blocks (Xe2 and later). 8 (dg2, arl-h): plain blocks; 2 or 4 bits
@@ -431,7 +431,7 @@ INLINE void run_group(private const activations *a, private const part *w, priva
 
 __attribute__((intel_reqd_sub_group_size(SUB_GROUP))) __attribute__((reqd_work_group_size(SIZE, 1, 1))) kernel void
 linear(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
-       global const crumb_aux *aux, float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
+       global const crumb_aux *aux, global const uint *order, float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
        int mul, int sub, global const crumb_result *add, local int *scratch, PART_ARGS_LIST) {
     part parts[PARTS] = {PART_LIST};
     activations a;
@@ -449,7 +449,7 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     local int *scales = codes + TOKENS * ROUND_UP(a.k_padded, STEP_K) / 4, *sums = scales + TOKENS * a.n_scales;
     for (uint t = 0; t <= a.last; t++) {
         size_t row = (size_t)(a.first + t) * k;
-        quantize_row(x + row, INPUT >= 2 ? aux + row : aux, eps, k, a.k_padded / 4, sum_scratch, scales + t * a.n_scales,
+        quantize_row(x + row, INPUT >= 2 ? aux + row : aux, order, eps, k, a.k_padded / 4, sum_scratch, scales + t * a.n_scales,
                      sums + t * a.n_groups, codes + t * 8, 8 * TOKENS);
         for (uint g = get_local_id(0); g < a.n_scales; g += SIZE)
             scales[t * a.n_scales + g] = as_int(quantizer_of(as_float(scales[t * a.n_scales + g]), ROW_SCALE).sx);

@@ -2,7 +2,8 @@
  * to three matrices that share x (q/k/v), or two whose results make a gated activation (gate/up).
  *
  *     kernel void linear(batch, uint on_outputs, uint k,
- *                        global const float *x, global const float *aux, float eps,         read with X=32
+ *                        global const float *x, global const float *aux, global const uint *order, float eps,
+ *                                                                                           read with X=32
  *                        global const int *q, global const float *sx, global const int *qsum,   read with X=8
  *                        global const char *codebook, int mul, int sub, global const float *add, local int *scratch,
  *                        and then for each of PARTS parts
@@ -11,7 +12,7 @@
  *                        global float *y, uint tile0, uint n_tiles, uint m, uint width, float out_scale)
  *
  *     k           columns of the matrices; K' at most 65536
- *     x, aux, eps what INPUT quantizes, as in quantize.cl; x f32 [N][k]: of rows of values f32 stands for what VALUES and
+ *     x, aux, order, eps   what INPUT and ORDER quantize, as in quantize.cl; x f32 [N][k]: of rows of values f32 stands for what VALUES and
  *                 RESULTS say (common.cl), here and in all files
  *     q, sx, qsum what quantize.cl made with the same BITS, X_GROUP and ROW_SCALE
  *     codebook    16 int8 with CODEBOOK=1, else null; mul, sub: as in crumb_matrix, the same for all parts
@@ -30,7 +31,7 @@
  * a tile; slices divide K among them.
  *
  * Options
- *   BITS, SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT   common.cl; X_GROUP divides GROUP and K'
+ *   BITS, SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT, ORDER   common.cl; X_GROUP divides GROUP and K'
  *   -D X=8|32          8: int8 activations from memory; 32: f32, quantized by every work-group for itself
  *   -D MINS=0|1        weights have mins
  *   -D CODEBOOK=0|1    1: with BITS=4; codes stand for entries
@@ -383,7 +384,7 @@ __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
 #endif
 kernel __attribute__((reqd_work_group_size(SIZE, 1, 1))) void
 linear(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
-       global const crumb_aux *aux, float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
+       global const crumb_aux *aux, global const uint *order, float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
        int mul, int sub, global const crumb_result *add, local int *scratch, PART_ARGS_LIST) {
     local stage stages[X_GROUP ? 2 : 1];
     local char entries[16];
@@ -403,7 +404,7 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     uint row_stride = MATRIX ? 8 : a.n_ints, block_stride = MATRIX ? 8 * TOKENS : 8; /* matrix: a block's rows together */
     for (uint t = 0; t <= a.last; t++) {
         size_t row = (size_t)(first + t) * k;
-        quantize_row(x + row, INPUT >= 2 ? aux + row : aux, eps, k, a.n_ints, sum_scratch, scales + t * a.n_scales,
+        quantize_row(x + row, INPUT >= 2 ? aux + row : aux, order, eps, k, a.n_ints, sum_scratch, scales + t * a.n_scales,
                      sums + t * a.n_groups, codes + t * row_stride, block_stride);
         for (uint g = get_local_id(0); g < a.n_scales; g += SIZE)
             scales[t * a.n_scales + g] = as_int(quantizer_of(as_float(scales[t * a.n_scales + g]), ROW_SCALE).sx);

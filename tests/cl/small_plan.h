@@ -38,9 +38,10 @@ static int find_target(int argc, char **argv, const char *program) {
 
 /* ---- launches ------------------------------------------------------------------------------------------------ */
 
-/* Of the plan that was recorded last: all, and those that are norms, gates, and nothing but quantizing. */
+/* Of the plan that was recorded last: all, and those that are norms, orders of columns, gates, and nothing but
+ * quantizing. */
 typedef struct launch_count {
-    size_t all, norms, gated, quantize;
+    size_t all, norms, gathers, gated, quantize;
 } launch_count;
 
 /* A device's log: of the line that tells what a plan has become, the numbers, for the launch_count `user`. */
@@ -57,6 +58,7 @@ static void count_launches(void *user, crumb_log_level level, const char *messag
     assert_non_null(plan);
     for (plan = strchr(plan, ' '); plan && sscanf(plan, " %zu %63s%n", &n, name, &length) == 2; plan += length) {
         if (strncmp(name, "rms_norm", 8) == 0) count->norms += n;
+        if (strncmp(name, "gather", 6) == 0) count->gathers += n;
         if (strncmp(name, "gated", 5) == 0) count->gated += n;
         if (strncmp(name, "quantize", 8) == 0) count->quantize += n;
     }

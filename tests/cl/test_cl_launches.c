@@ -43,7 +43,7 @@ typedef struct limit {
 static const limit limits[] = {
     {"bitnet-f32", "floats", 15, 2}, {"-f32", "floats", 13, 2},
     {"-bf16", "floats", 13, 2},      {"-f16", "floats", 14, 2},
-    {"+order", "order", 15, 2},      {"-k-quants", "queries, keys and values in 2, 3 and 5 bits", 9, 1},
+    {"+order", "order", 10, 2},      {"-k-quants", "queries, keys and values in 2, 3 and 5 bits", 9, 1},
     {"", "low bits", 8, 1}};
 
 static const limit *limit_of(const char *name) {

@@ -80,7 +80,7 @@ static void compare_codes(cl_kernel kernel, cl_mem batch) {
     crumb_quantize__ref(x, K, K, 8, 0, CRUMB_XE_ROWS, &out);
     cl_mem all[] = {crumb_xe_upload(x, sizeof x), crumb_xe_upload(NULL, N), crumb_xe_upload(NULL, sizeof sums)};
     cl_mem sx = crumb_xe_upload(NULL, sizeof scales);
-    crumb_xe_args(kernel, 0, "buubbfbbbl", batch, 0u, (uint32_t)K, all[0], NULL, 0.0, all[1], sx, all[2],
+    crumb_xe_args(kernel, 0, "buubbbfbbbl", batch, 0u, (uint32_t)K, all[0], NULL, NULL, 0.0, all[1], sx, all[2],
                   (size_t)(8 * GROUPS));
     crumb_xe_run(&crumb_xe_tested, kernel, 128, CRUMB_XE_ROWS, 1, 1);
     crumb_xe_read(&crumb_xe_tested, all[1], got, N);

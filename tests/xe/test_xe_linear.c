@@ -56,6 +56,7 @@ typedef struct layer {
     bool has_bias, has_add;
     float out_scale, eps;
     float *aux;
+    uint32_t *order; /* of columns; NULL: as they lie */
 } layer;
 
 static void choose_params(const crumb_cl_kernel *kernel, uint32_t variant, crumb_trial_params *p) {
@@ -89,6 +90,17 @@ static void choose_params(const crumb_cl_kernel *kernel, uint32_t variant, crumb
     p->fill = below(4) ? CRUMB_FILL_RANDOM : CRUMB_FILL_SUMS;
 }
 
+static uint32_t *random_order(uint32_t k) {
+    uint32_t *order = take(k * sizeof *order);
+    for (uint32_t i = 0; i < k; i++) order[i] = i;
+    for (uint32_t i = k; i > 1; i--) {
+        const uint32_t other = below(i), kept = order[i - 1];
+        order[i - 1] = order[other];
+        order[other] = kept;
+    }
+    return order;
+}
+
 static void make_layer(const crumb_cl_kernel *kernel, uint32_t variant, layer *c) {
     crumb_trial_params p;
     choose_params(kernel, variant, &p);
@@ -100,6 +112,8 @@ static void make_layer(const crumb_cl_kernel *kernel, uint32_t variant, layer *c
     c->use = (crumb_cl_linear){.w = &c->trial.w, .act = p.act, .act_group = p.act_group};
     c->use.x = kernel->x ? kernel->x : below(2) ? 32 : 8;
     c->use.input = c->use.x == 32 && !kernel->x ? below(4) : 0;
+    c->use.ordered = c->use.x == 32 && !kernel->x && below(2);
+    if (c->use.ordered) c->order = random_order(p.k);
     c->use.f32_results = !kernel->bf16 || below(4) == 0;
     c->use.n_parts = 1 + below(c->n_tiles < 3 ? c->n_tiles : 3);
     c->use.gated = c->use.n_parts == 2 ? below(3) : 0;
@@ -116,6 +130,15 @@ static void make_layer(const crumb_cl_kernel *kernel, uint32_t variant, layer *c
     for (size_t i = 0; !c->use.f32_results && i < (size_t)p.n * p.m; i++) c->trial.add[i] = rounded(c->trial.add[i]);
 }
 
+/* Puts a row's columns in the layer's order. */
+static void put_in_order(const layer *c, float *row) {
+    const uint32_t k = c->trial.w.k;
+    float *kept = take(k * sizeof *kept);
+    memcpy(kept, row, k * sizeof *kept);
+    for (uint32_t i = 0; c->order && i < k; i++) row[i] = kept[c->order[i]];
+    free(kept);
+}
+
 /* What the kernel quantizes, in plain C. */
 static void make_input(const layer *c, float *x) {
     const crumb_float_ops *ops = &crumb_float_ops__ref;
@@ -129,6 +152,7 @@ static void make_input(const layer *c, float *x) {
             ops->gated(from, aux, k, c->use.input == 2 ? CRUMB_ACT_FN_SILU : CRUMB_ACT_FN_RELU2, to);
         else
             memcpy(to, from, k * sizeof(float));
+        put_in_order(c, to);
     }
 }
 
@@ -218,10 +242,11 @@ static size_t groups_of(const layer *c) {
 /* What the kernel that finds scales leaves in sx. */
 static void find_scales(const layer *c, cl_mem batch, cl_mem x, cl_mem sx) {
     char options[CRUMB_CL_OPTIONS_MAX];
-    crumb_cl_quantize_options(c->kernel, &c->use, 0, options);
+    crumb_cl_quantize_options(c->kernel, &c->use, options);
     assert_non_null(strstr(options, CRUMB_CL_ONLY_SCALES));
     cl_kernel kernel = crumb_xe_kernel(&device, "quantize.cl", options, false, "quantize_rows");
-    crumb_xe_args(kernel, 0, "buubbfbbbl", batch, 1u, c->trial.w.k, x, NULL, 0.0, NULL, sx, NULL, sizeof(int32_t));
+    crumb_xe_args(kernel, 0, "buubbbfbbbl", batch, 1u, c->trial.w.k, x, NULL, NULL, 0.0, NULL, sx, NULL,
+                  sizeof(int32_t));
     crumb_xe_run(&device, kernel, 128, c->n + 1, 1, 1);
     clReleaseKernel(kernel);
 }
@@ -241,23 +266,24 @@ static void run_layer(const layer *c, float *y[3]) {
     cl_mem batch = batch_buffer(c->n), out[3] = {NULL, NULL, NULL};
     cl_mem x = upload_values(c->trial.xf, (size_t)c->n * w->k, bf16);
     cl_mem aux = upload_values(c->aux, (size_t)c->n * w->k, bf16 && c->use.input > 1);
+    cl_mem order = c->order ? crumb_xe_buffer(&device, c->order, w->k * sizeof *c->order) : NULL;
     cl_mem codes_buffer = crumb_xe_buffer(&device, codes, crumb_cl_linear_x_bytes(c->n, q->k_padded));
     cl_mem sx = crumb_xe_buffer(&device, q->sx, (size_t)c->n * (q->row_scale ? 1 : n_groups) * sizeof(float));
     cl_mem qsum = crumb_xe_buffer(&device, q->qsum, (size_t)c->n * n_groups * sizeof(int32_t));
     cl_mem add = c->has_add ? upload_values(c->trial.add, n_y, narrow_y) : NULL;
     if (crumb_cl_linear_scaled(c->kernel)) find_scales(c, batch, x, sx);
-    crumb_xe_args(kernel, 0, "buubbfbbbbiibl", batch, 1u, w->k, x, aux, (double)c->eps, codes_buffer, sx, qsum,
+    crumb_xe_args(kernel, 0, "buubbbfbbbbiibl", batch, 1u, w->k, x, aux, order, (double)c->eps, codes_buffer, sx, qsum,
                   b.codebook, (int)w->mul, (int)w->sub, add, (size_t)crumb_cl_linear_scratch_bytes(c->kernel, &c->use));
     for (uint32_t i = 0; i < c->use.n_parts; i++) {
         out[i] = crumb_xe_buffer(&device, NULL, y_bytes);
-        crumb_xe_args(kernel, 14 + 12 * i, "bbbbbbbuuuuf", b.codes, b.scales, b.mins, b.supers, b.super_mins, b.bias,
+        crumb_xe_args(kernel, 15 + 12 * i, "bbbbbbbuuuuf", b.codes, b.scales, b.mins, b.supers, b.super_mins, b.bias,
                       out[i], c->first_tile[i], c->first_tile[i + 1] - c->first_tile[i], w->m, w->m,
                       (double)c->out_scale);
     }
     crumb_xe_run(&device, kernel, c->kernel->local_size, groups_of(c), crumb_div_up(c->n + 3, c->kernel->tokens), 1);
     for (uint32_t i = 0; i < c->use.n_parts; i++) read_results(out[i], y[i], n_y, narrow_y);
-    cl_mem all[] = {batch,  x,        aux,          codes_buffer, sx,         qsum,   add,    b.codes, b.scales,
-                    b.mins, b.supers, b.super_mins, b.bias,       b.codebook, out[0], out[1], out[2]};
+    cl_mem all[] = {batch,    x,      aux,      order,        codes_buffer, sx,         qsum,   add,    b.codes,
+                    b.scales, b.mins, b.supers, b.super_mins, b.bias,       b.codebook, out[0], out[1], out[2]};
     crumb_xe_release(sizeof all / sizeof *all, all);
     clReleaseKernel(kernel);
     free(codes);
@@ -313,6 +339,7 @@ static bool compare(const crumb_cl_kernel *kernel, uint32_t variant) {
         free(expected);
     }
     free(c.aux);
+    free(c.order);
     crumb_trial_destroy(&c.trial);
     return fits;
 }

@@ -223,7 +223,7 @@ static void compare_quantization(unsigned input, unsigned bits, uint32_t x_rows,
     cl_mem ups = input ? crumb_xe_upload(up, n_x * 4) : NULL;
     cl_mem codes = crumb_xe_upload(NULL, crumb_cl_linear_x_bytes(CRUMB_XE_ROWS, k_padded));
     cl_mem scales = crumb_xe_upload(NULL, n_scales * 4), code_sums = crumb_xe_upload(NULL, n_sums * 4);
-    crumb_xe_args(kernel, 0, "buubbfbbbl", batch, 0u, k, values, ups, 0.0, codes, scales, code_sums,
+    crumb_xe_args(kernel, 0, "buubbbfbbbl", batch, 0u, k, values, ups, NULL, 0.0, codes, scales, code_sums,
                   (size_t)(8 * n_groups));
     crumb_xe_run(&crumb_xe_tested, kernel, 128, CRUMB_XE_ROWS + 1, 1, 1);
     crumb_xe_read(&crumb_xe_tested, codes, got, crumb_cl_linear_x_bytes(CRUMB_XE_ROWS, k_padded));
@@ -279,7 +279,7 @@ static void scales_alone_are_the_largest_values(void **state) {
            scales = crumb_xe_upload(NULL, sizeof want);
     cl_kernel kernel =
         crumb_xe_kernel_of(CRUMB_CL_QUANTIZE, "-D BITS=8 -D X_GROUP=0 -D ROW_SCALE=1 -D INPUT=0" CRUMB_CL_ONLY_SCALES);
-    crumb_xe_args(kernel, 0, "buubbfbbbl", batch, 0u, (uint32_t)K, values, NULL, 0.0, NULL, scales, NULL,
+    crumb_xe_args(kernel, 0, "buubbbfbbbl", batch, 0u, (uint32_t)K, values, NULL, NULL, 0.0, NULL, scales, NULL,
                   sizeof(int32_t));
     crumb_xe_run(&crumb_xe_tested, kernel, 128, CRUMB_XE_ROWS + 1, 1, 1);
     crumb_xe_check_buffer(scales, want, CRUMB_XE_ROWS, "scales alone");

@@ -24,10 +24,15 @@ static int quantize(float x, float to_code) {
  *                    group it is theirs (crumb_op's act_group), where they have one per row it is the weights' GROUP
  * -D ROW_SCALE=0|1   1: one scale per row (CRUMB_ACT_ROW); 0: one per X_GROUP (CRUMB_ACT_GROUP)
  * -D INPUT=0|1|2|3   what is quantized: 0: x; 1: its RMS norm, aux being the weight [k]; 2: silu(x) * aux,
- *                    3: relu(x)^2 * aux, aux being [N][k] as x is */
+ *                    3: relu(x)^2 * aux, aux being [N][k] as x is
+ * -D ORDER=0|1       1: value k is made of column order[k] of x, and of aux; 0 where left out. A norm's is x's as it
+ *                    lies: its root mean square is the same in any order, but for how it is added up */
 #ifdef X_GROUP
 #ifndef INPUT
 #define INPUT 0
+#endif
+#ifndef ORDER
+#define ORDER 0
 #endif
 #ifndef ROW_SCALE
 #define ROW_SCALE 0
@@ -57,12 +62,22 @@ static float input_value(global const crumb_value *x, global const crumb_aux *au
 #endif
 }
 
+/* The column of x that value k is made of. */
+static uint column_of(global const uint *order, uint k) {
+#if ORDER
+    return order[k];
+#else
+    return k;
+#endif
+}
+
 /* The four values that int i of a row's codes is made of; 0 beyond k. */
-static void input_values(global const crumb_value *x, global const crumb_aux *aux, float r, uint k, uint i, float v[4]) {
+static void input_values(global const crumb_value *x, global const crumb_aux *aux, global const uint *order, float r,
+                         uint k, uint i, float v[4]) {
 #pragma unroll
     for (uint j = 0; j < 4; j++) {
         uint at = i / 8 * TILE_K + k_of_byte(i % 8, j);
-        v[j] = at < k ? input_value(x, aux, r, at) : 0;
+        v[j] = at < k ? input_value(x, aux, r, column_of(order, at)) : 0;
     }
 }
 
@@ -77,12 +92,12 @@ static float row_inverse_rms(global const crumb_value *x, uint k, float eps, loc
 }
 
 /* largest[s] = the bits of the largest |x| of scale s; they order like the floats. */
-static void find_largest(global const crumb_value *x, global const crumb_aux *aux, float r, uint k, uint n_ints,
-                         local int *largest) {
+static void find_largest(global const crumb_value *x, global const crumb_aux *aux, global const uint *order, float r,
+                         uint k, uint n_ints, local int *largest) {
     float row = 0;
     for (uint i = get_local_id(0); i < n_ints; i += get_local_size(0)) {
         float v[4];
-        input_values(x, aux, r, k, i, v);
+        input_values(x, aux, order, r, k, i, v);
 #if ROW_SCALE || X_GROUP == 0
         row = fmax(row, fmax(fmax(fabs(v[0]), fabs(v[1])), fmax(fabs(v[2]), fabs(v[3]))));
 #elif X_GROUP == 16
@@ -99,14 +114,14 @@ static void find_largest(global const crumb_value *x, global const crumb_aux *au
 #endif
 }
 
-static void make_codes(global const crumb_value *x, global const crumb_aux *aux, float r, uint k, uint n_ints,
-                       local const int *largest, local int *sums, Q_MEM int *q, uint block_stride) {
+static void make_codes(global const crumb_value *x, global const crumb_aux *aux, global const uint *order, float r, uint k,
+                       uint n_ints, local const int *largest, local int *sums, Q_MEM int *q, uint block_stride) {
     int row_sum = 0;
     float to_code = quantizer_of(as_float(largest[0]), ROW_SCALE).to_code;
     for (uint i = get_local_id(0); i < n_ints; i += get_local_size(0)) {
         float v[4];
         int packed = 0, sum = 0;
-        input_values(x, aux, r, k, i, v);
+        input_values(x, aux, order, r, k, i, v);
 #if !ROW_SCALE && X_GROUP > 16
         to_code = quantizer_of(as_float(largest[GROUP_OF(4 * i)]), false).to_code;
 #endif
@@ -138,8 +153,8 @@ static void make_codes(global const crumb_value *x, global const crumb_aux *aux,
 /* Quantizes a row of k values with all items of the work-group: n_ints = K'/4 ints of codes in plane order, blocks of 8
  * block_stride apart, and their sums. `largest` [scales of a row] and `sums` [GROUPS_OF(K')] are local; the scales are
  * then made of `largest`. */
-static void quantize_row(global const crumb_value *x, global const crumb_aux *aux, float eps, uint k, uint n_ints,
-                         local float2 *scratch, local int *largest, local int *sums, Q_MEM int *q,
+static void quantize_row(global const crumb_value *x, global const crumb_aux *aux, global const uint *order, float eps,
+                         uint k, uint n_ints, local float2 *scratch, local int *largest, local int *sums, Q_MEM int *q,
                          uint block_stride) {
     float r = row_inverse_rms(x, k, eps, scratch);
 #if X_GROUP
@@ -152,9 +167,9 @@ static void quantize_row(global const crumb_value *x, global const crumb_aux *au
     if (get_local_id(0) == 0) sums[0] = largest[0] = 0;
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
-    find_largest(x, aux, r, k, n_ints, largest);
+    find_largest(x, aux, order, r, k, n_ints, largest);
     barrier(CLK_LOCAL_MEM_FENCE);
-    make_codes(x, aux, r, k, n_ints, largest, sums, q, block_stride);
+    make_codes(x, aux, order, r, k, n_ints, largest, sums, q, block_stride);
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 #endif

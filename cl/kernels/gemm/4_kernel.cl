@@ -20,7 +20,7 @@ INLINE void run_group(private operands *o, private const part *w, private const 
 
 __attribute__((intel_reqd_sub_group_size(SUB_GROUP))) __attribute__((reqd_work_group_size(SIZE, 1, 1))) kernel void
 linear(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
-       global const crumb_aux *aux, float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
+       global const crumb_aux *aux, global const uint *order, float eps, global const int *q, global const float *sx, global const int *qsum, global const char *codebook,
        int mul, int sub, global const crumb_result *add, local int *scratch, PART_ARGS_LIST) {
     part parts[PARTS] = {PART_LIST};
     uint n = N_OF(batch, on_outputs);
@@ -42,7 +42,8 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
 #else
     for (uint t = get_local_id(0); t < TOKENS; t += SIZE) largest[t] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint t = 0; t <= o.last; t++) find_largest(x + (size_t)(o.first + t) * k, aux, 1, k, o.k_padded / 4, largest + t);
+    for (uint t = 0; t <= o.last; t++) find_largest(x + (size_t)(o.first + t) * k, aux, order, 1, k, o.k_padded / 4,
+                                                largest + t);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint t = get_local_id(0); t < TOKENS; t += SIZE) row_sx[t] = quantizer_of(as_float(largest[t]), ROW_SCALE).sx;
@@ -59,7 +60,7 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     scratch = sums + TOKENS * n_groups;
     for (uint t = 0; t <= o.last; t++) {
         size_t row = (size_t)(o.first + t) * k;
-        quantize_row(x + row, INPUT >= 2 ? aux + row : aux, eps, k, o.k_padded / 4, sum_scratch, scales + t * n_scales,
+        quantize_row(x + row, INPUT >= 2 ? aux + row : aux, order, eps, k, o.k_padded / 4, sum_scratch, scales + t * n_scales,
                      sums + t * n_groups, codes + t * 8, 8 * TOKENS);
         for (uint g = get_local_id(0); g < n_scales; g += SIZE)
             scales[t * n_scales + g] = as_int(quantizer_of(as_float(scales[t * n_scales + g]), ROW_SCALE).sx);
