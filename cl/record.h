@@ -115,11 +115,14 @@ crumb_status crumb_cl_gate_is_quantized(const crumb_cl_recorder *r, size_t index
  * low-bit weights whose activations are quantized. */
 crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, const crumb_cl_source *from,
                                     const crumb_op *gated, crumb_error *err);
-/* The kernel on matrix instructions for dense weights, or NULL: the weights are of another kind, or there is none. */
-const crumb_cl_kernel *crumb_cl_dense_kernel(const crumb_cl_recorder *r, const crumb_matrix *w);
-/* A part with dense weights. *split is the type of weights for which the op's activations lie split; 0: they do not. */
-crumb_status crumb_cl_record_dense(crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part,
-                                   const crumb_op *norm, uint8_t *split, crumb_error *err);
+/* The kernel for dense weights; NULL: CLBlast multiplies with them. */
+const crumb_cl_kernel *crumb_cl_dense_kernel(const crumb_cl_recorder *r, const crumb_op *op,
+                                             const crumb_linear_part *part);
+/* Parts of `op` [first, first + n), dense ones that have one kernel; `made`, a norm before it, and `gated`, the gate
+ * behind it, are the ops folded in, or NULL. *split is the type of weights for which the op's activations lie split; 0:
+ * they do not. */
+crumb_status crumb_cl_record_dense(crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,
+                                   const crumb_op *made, const crumb_op *gated, uint8_t *split, crumb_error *err);
 /* Bytes that prepared activations of a linear op's rows take, at most: codes or terms, scales, sums. */
 typedef struct crumb_cl_prepared_bytes {
     uint64_t q, sx, qsum;

@@ -34,20 +34,28 @@ static uint64_t n_scales(const crumb_op *op, const crumb_matrix *w) {
 }
 
 /* Whether one launch serves both. */
-static bool alike(const crumb_op *op, const crumb_matrix *a, const crumb_matrix *b) {
-    return quantizes(op, a) && quantizes(op, b) && crumb_cl_linear_joins(a, b);
+static bool alike(const crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *a,
+                  const crumb_linear_part *b) {
+    if (!a->w->bits && !b->w->bits) {
+        const crumb_cl_kernel *kernel = crumb_cl_dense_kernel(r, op, a);
+        return a->w->type == b->w->type && kernel && crumb_cl_dense_joins(kernel) && crumb_cl_dense_kernel(r, op, b);
+    }
+    return quantizes(op, a->w) && quantizes(op, b->w) && crumb_cl_linear_joins(a->w, b->w);
 }
 
-/* Whether a launch before the linear one turns f32 activations into what that reads. */
-static bool prepares(const crumb_cl_recorder *r, const crumb_op *op, const crumb_matrix *w) {
-    return quantizes(op, w) || crumb_cl_dense_kernel(r, w);
+/* Whether a part's launch, or one before it that turns activations into what it reads, can compute a norm: those of
+ * dense weights on plain instructions for one row, which each work-group norms anew. */
+static bool takes_norm(const crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part) {
+    if (part->w->bits) return quantizes(op, part->w);
+    const crumb_cl_kernel *kernel = crumb_cl_dense_kernel(r, op, part);
+    return kernel && (kernel->op == CRUMB_CL_DENSE_MATRIX || kernel->tokens == 1);
 }
 
 /* How many parts from `first` on have one launch. */
-static uint32_t alike_from(const crumb_op *op, uint32_t first) {
+static uint32_t alike_from(const crumb_cl_recorder *r, const crumb_op *op, uint32_t first) {
     const crumb_linear_part *part = &op->linear.part[first];
     uint32_t n = 1;
-    while (first + n < op->linear.n_parts && alike(op, part->w, part[n].w)) n++;
+    while (first + n < op->linear.n_parts && alike(r, op, part, &part[n])) n++;
     return n;
 }
 
@@ -77,7 +85,9 @@ void crumb_cl_linear_bytes(const crumb_cl_recorder *r, const crumb_op *op, crumb
             keep_most(&most->q, crumb_cl_linear_x_bytes(n, padded(w)));
             keep_most(&most->sx, n_scales(op, w) * 4 * n);
             keep_most(&most->qsum, n_sums(op, w) * 4 * n);
-        } else if (crumb_cl_dense_kernel(r, w)) {
+        } else if (!w->bits) {
+            const crumb_cl_kernel *kernel = crumb_cl_dense_kernel(r, op, &op->linear.part[i]);
+            if (!kernel || crumb_cl_dense_owns(kernel)) continue;
             keep_most(&most->q, crumb_cl_split_bytes(r->p->max_rows, w->k));
             keep_most(&most->sx, n * sizeof(float));
         }
@@ -87,11 +97,11 @@ void crumb_cl_linear_bytes(const crumb_cl_recorder *r, const crumb_op *op, crumb
 /* ---- folding ------------------------------------------------------------------------------------------------- */
 
 /* Whether a norm can be part of the op, linear, that reads it. */
-static bool takes_norm(const crumb_cl_recorder *r, const crumb_op *norm, const crumb_op *linear) {
+static bool norm_is_part(const crumb_cl_recorder *r, const crumb_op *norm, const crumb_op *linear) {
     if (linear->linear.add == norm->norm.out) return false;
-    for (int i = 0; i < linear->linear.n_parts; i++) { /* every preparing launch norms by itself, also behind others */
+    for (int i = 0; i < linear->linear.n_parts; i++) { /* every launch norms by itself, also behind others */
         const crumb_linear_part *part = &linear->linear.part[i];
-        if (!prepares(r, linear, part->w)) return false;
+        if (!takes_norm(r, linear, part)) return false;
         if (r->desc->values[part->out].slot == r->desc->values[norm->norm.x].slot) return false;
     }
     return true;
@@ -128,7 +138,7 @@ size_t crumb_cl_norm_folds(const crumb_cl_recorder *r, size_t index) {
             if (!n) return 0;
             op += 1 + n;
         } else if (op->kind == CRUMB_OP_LINEAR && op->linear.x == norm->norm.out) {
-            if (!takes_norm(r, norm, op++)) return 0;
+            if (!norm_is_part(r, norm, op++)) return 0;
         } else {
             break;
         }
@@ -160,7 +170,7 @@ static crumb_status reads_codes(const crumb_cl_recorder *r, const crumb_op *op, 
     for (uint32_t i = 0, n; *out && i < op->linear.n_parts; i += n) {
         crumb_cl_variant v;
         bool tuned;
-        n = alike_from(op, i);
+        n = alike_from(r, op, i);
         crumb_cl_linear use = use_of(r, op, i, n, &(crumb_cl_source){0}, NULL);
         CRUMB_TRY(crumb_cl_tuned_find(r->p->device, &use, crumb_cl_most_rows(r), &v, &tuned, err));
         *out = !tuned || use.x == 8;
@@ -185,11 +195,20 @@ crumb_status crumb_cl_gate_is_quantized(const crumb_cl_recorder *r, size_t index
     return reads_codes(r, linear, out, err);
 }
 
+/* Work-groups that read their input by themselves must not find results in it, which have no place of their own then.
+ */
+static bool keeps_input(const crumb_cl_recorder *r, const crumb_op *gated) {
+    const crumb_value_info *values = r->desc->values;
+    const uint32_t slot = values[gated->gated.out].slot;
+    return slot == values[gated->gated.gate].slot || slot == values[gated->gated.up].slot;
+}
+
 bool crumb_cl_gated_folds(const crumb_cl_recorder *r, size_t index) {
     const crumb_op *linear = &r->desc->ops[index], *gated = linear + 1;
     if (index + 1 >= r->desc->n_ops || gated->kind != CRUMB_OP_GATED || linear->linear.n_parts != 2) return false;
     const crumb_linear_part *gate = &linear->linear.part[0], *up = &linear->linear.part[1];
-    if (gate->out != gated->gated.gate || up->out != gated->gated.up || !alike(linear, gate->w, up->w)) return false;
+    if (gate->out != gated->gated.gate || up->out != gated->gated.up || !alike(r, linear, gate, up)) return false;
+    if (!gate->w->bits && !keeps_input(r, gated)) return false;
     if (gate->m0 || up->m0 || gate->m1 != gate->w->m || up->m1 != up->w->m || gate->w->m != up->w->m) return false;
     return (gate->out == gated->gated.out || crumb_op_only_next_reads(r->desc, index, gate->out)) &&
            (up->out == gated->gated.out || crumb_op_only_next_reads(r->desc, index, up->out));
@@ -377,10 +396,10 @@ crumb_status crumb_cl_record_linear(crumb_cl_recorder *r, const crumb_op *op, co
         const crumb_linear_part *part = &op->linear.part[i];
         if (part->w->indexed)
             return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s does not read the index layout", r->p->device->label);
-        n = alike_from(op, i);
+        n = alike_from(r, op, i);
         if (part->w->bits) split = 0;
         if (!part->w->bits)
-            CRUMB_TRY(crumb_cl_record_dense(r, op, part, from->made, &split, err));
+            CRUMB_TRY(crumb_cl_record_dense(r, op, i, n, from->made, gated, &split, err));
         else if (!quantizes(op, part->w))
             CRUMB_TRY(record_float_tiles(r, op, part, err));
         else

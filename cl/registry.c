@@ -249,6 +249,14 @@ const crumb_cl_kernel *crumb_cl_floats_select(uint32_t n, bool bf16) {
     return NULL;
 }
 
+bool crumb_cl_dense_owns(const crumb_cl_kernel *kernel) {
+    return kernel->op == CRUMB_CL_LINEAR_DENSE || kernel->tokens == 1;
+}
+
+bool crumb_cl_dense_joins(const crumb_cl_kernel *kernel) {
+    return kernel->op == CRUMB_CL_LINEAR_DENSE || kernel->tokens <= SPLIT_ROWS; /* SPREAD=1 */
+}
+
 uint64_t crumb_cl_split_bytes(uint32_t n, uint32_t k) {
     return crumb_round_up(n, SPLIT_ROWS) * k * TERMS * sizeof(uint16_t);
 }
@@ -349,4 +357,16 @@ void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_lin
 void crumb_cl_split_options(const crumb_cl_kernel *dense, bool norm, char *out) {
     snprintf(out, CRUMB_CL_OPTIONS_MAX, "%s -D TYPE=%d -D INPUT=%d",
              crumb_cl_kernel_of(CRUMB_CL_SPLIT, dense->bf16)->options, dense->type, norm);
+}
+
+void crumb_cl_dense_options(const crumb_cl_kernel *kernel, const crumb_cl_dense *use, char *out) {
+    const bool matrix = kernel->op == CRUMB_CL_DENSE_MATRIX, owns = crumb_cl_dense_owns(kernel);
+    size_t length =
+        (size_t)snprintf(out, CRUMB_CL_OPTIONS_MAX, "-D DENSE_PARTS=%u -D GATED=%u", use->n_parts, use->gated);
+    if (!matrix)
+        length += (size_t)snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " -D TYPE=%d", type_option(use->type));
+    if (matrix) length += (size_t)snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " -D OWN=%d", owns);
+    if (owns)
+        length += (size_t)snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " -D X_GROUP=0 -D INPUT=%d", use->norm);
+    snprintf(out + length, CRUMB_CL_OPTIONS_MAX - length, " %s", kernel->options);
 }

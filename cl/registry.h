@@ -130,11 +130,24 @@ uint64_t crumb_cl_linear_x_place(const crumb_cl_kernel *kernel, uint32_t k_padde
 uint64_t crumb_cl_linear_scratch_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use);
 
 /* Dense weights on matrix instructions: the kernel for n rows of activations, or NULL: linear_dense.cl serves them all.
- * Whether there is one does not depend on n, and neither do results. Activations come from split.cl. */
+ * Whether there is one does not depend on n, and neither do results. Activations come from split.cl, or of one row from
+ * x. */
 const crumb_cl_kernel *crumb_cl_dense_select(const crumb_matrix *w, uint32_t n, const crumb_cl_target *target);
 bool crumb_cl_dense_fits(const crumb_cl_kernel *kernel, const crumb_matrix *w, const crumb_cl_target *target);
 /* That of linear_dense.cl for n rows: always one. */
 const crumb_cl_kernel *crumb_cl_floats_select(uint32_t n, bool bf16);
+/* How a launch with dense weights is called. */
+typedef struct crumb_cl_dense {
+    crumb_type type;
+    uint32_t n_parts; /* 1 to 3; 1 where it does not join them */
+    uint32_t gated;   /* 0; 1: silu, 2: relu^2 of part 0, times part 1 */
+    bool norm;        /* it computes the norm of its input */
+} crumb_cl_dense;
+/* Whether it reads its input by itself, and no launch of split.cl comes before. */
+bool crumb_cl_dense_owns(const crumb_cl_kernel *kernel);
+/* Whether it takes several parts, and a gate. dense_matrix.cl's for many rows does not: in sub-groups of 8 choosing
+ * among matrices costs its loop more instructions than tests/xe/machine_code.py allows. */
+bool crumb_cl_dense_joins(const crumb_cl_kernel *kernel);
 /* Bytes of split activations of n rows of k. */
 uint64_t crumb_cl_split_bytes(uint32_t n, uint32_t k);
 
@@ -175,7 +188,9 @@ void crumb_cl_linear_options(const crumb_cl_kernel *kernel, const crumb_cl_linea
 void crumb_cl_quantize_options(const crumb_cl_kernel *kernel, const crumb_cl_linear *use, char *out);
 /* Of split.cl for what such a kernel reads; `norm`: of x's RMS norm. */
 void crumb_cl_split_options(const crumb_cl_kernel *dense, bool norm, char *out);
-/* Of embed.cl, linear_f32.cl (with the kernel's own) and linear_dense.cl: the form of a matrix. */
+/* Of linear_dense.cl and dense_matrix.cl. */
+void crumb_cl_dense_options(const crumb_cl_kernel *kernel, const crumb_cl_dense *use, char *out);
+/* Of embed.cl and linear_f32.cl (with the kernel's own): the form of a matrix. */
 void crumb_cl_matrix_options(const crumb_matrix *w, char *out);
 
 #endif

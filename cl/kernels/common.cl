@@ -5,7 +5,9 @@
  *     2_quantize.cl    activations become codes, in 1_tiles.cl's order
  *     3_kv.cl          how the KV cache lies
  *     4_parts.cl       the matrices of a linear layer's launch
- * All but 2_quantize.cl stand alone behind this file, and none has anything where a program lacks its options.
+ *     5_dense.cl       the same of dense ones
+ *     6_terms.cl       activations become sums of 16-bit floats; it needs 2_quantize.cl, which needs 1_tiles.cl
+ * The others stand alone behind this file, and none has anything where a program lacks its options.
  *
  * A program is this text followed by ONE other of this folder, built with
  *
@@ -73,10 +75,12 @@ static float from_bf16(ushort x) {
 
 #if VALUES == 16
 typedef ushort crumb_value;
-#define FROM_VALUE(x) from_bf16(x)
+#define FROM_VALUE(x)  from_bf16(x)
+#define ROUND_VALUE(x) from_bf16(to_bf16(x)) /* as if it had been written, and read */
 #else
 typedef float crumb_value;
-#define FROM_VALUE(x) (x)
+#define FROM_VALUE(x)  (x)
+#define ROUND_VALUE(x) (x)
 #endif
 #if RESULTS == 16
 typedef ushort crumb_result;
@@ -135,6 +139,11 @@ static float crumb_exp(float x) {
 static float crumb_gated(int fn, float gate, float up) {
     float positive = gate > 0 ? gate : 0;
     return (fn == 1 ? crumb_divide(gate, 1.0f + crumb_exp(-gate)) : positive * positive) * up;
+}
+
+/* The product of a gated part, which is rounded, and the other part's result. */
+static crumb_result gated_result(int fn, crumb_result gate, float up) {
+    return TO_RESULT(crumb_gated(fn, FROM_RESULT(gate), FROM_RESULT(TO_RESULT(up))));
 }
 
 /* ---- sums in pairs of floats, (high, low): about 46 bits, where a device may have no double ----------------------- */

@@ -1,18 +1,21 @@
 /* Linear layers with dense weights of 16 bits on Intel's matrix instructions: y = (W x) * out_scale + bias + add, from
- * activations that split.cl has written as terms of the weights' type.
+ * activations as terms of the weights' type (common/6_terms.cl): split.cl has written them, or each work-group makes them.
  *
- *     kernel void dense_matrix(batch, uint on_outputs, uint k, global const ushort *terms, global const float *down,
- *                              global const float *add, global const ushort *weights, global const float *bias,
- *                              global float *y, uint row0, uint row1, uint width, float out_scale)
+ *     kernel void dense_matrix(batch, uint on_outputs, uint k, global const float *x, global const float *norm,
+ *                              float eps, global const ushort *terms, global const float *down, global const float *add,
+ *                              parts)
  *
- *     k           columns, a multiple of 32
- *     terms, down what split.cl made with the same TYPE and TERMS
- *     weights     dense rows of k values of TYPE
- *     the others  linear_dense.cl
+ *     k            columns, a multiple of 32
+ *     x, norm, eps OWN=1: linear_dense.cl's. Else null
+ *     terms, down  OWN=0: what split.cl made with the same TYPE and TERMS. Else null
+ *     the others   linear_dense.cl's
  *
- * Work-groups: (ceil((row1 - row0) / (TILES * SUB_GROUP)), ceil(N / TOKENS)), with SPREAD=0 ceil(N / (TOKENS * 8)).
- * Local size: SUB_GROUP * 8.
+ * Work-groups: (the sum of ceil((row1 - row0) / (TILES * SUB_GROUP)) of all parts, with GATED of part 0,
+ * ceil(N / TOKENS)), with SPREAD=0 ceil(N / (TOKENS * 8)). Local size: SUB_GROUP * 8.
  * Options
+ *   DENSE_PARTS, GATED common/5_dense.cl; GATED with SPREAD=1 alone
+ *   -D OWN=0|1         1: with SPREAD=1 and TOKENS=1: a row is split where it is read, by sub-groups; with X_GROUP and INPUT
+ *                      of common/6_terms.cl
  *   -D TYPE=16|17      f16, bf16
  *   -D TERMS=1|2       numbers that an activation is the sum of
  *   -D SUB_GROUP=16|8  the width of the device's matrix instructions
@@ -58,19 +61,46 @@ typedef VECTOR(float) d_rows;
 #endif
 d_rows __attribute__((overloadable)) MULTIPLY(a_rows a, int8 b, d_rows acc);
 
+typedef struct {
+#if OWN
+    global const crumb_value *x;
+    global const crumb_aux *norm;
+    float r, up;
+#else
+    global const ushort *terms;
+#endif
+} activations;
+
+/* The terms of 16 columns, from 16 * i on. */
+static void load_terms(private const activations *a, uint i, a_rows out[TERMS]) {
+#if OWN
+    uint at = i * 16 + get_local_id(0) % SUB_GROUP * (16 / SUB_GROUP);
+    float rest = input_value(a->x, a->norm, a->r, at) * a->up;
+#if SUB_GROUP == 16
+    UR for (uint t = 0; t < TERMS; t++) out[t] = as_short(next_term(&rest));
+#else
+    float of_next = input_value(a->x, a->norm, a->r, at + 1) * a->up;
+    UR for (uint t = 0; t < TERMS; t++) {
+        uint low = next_term(&rest), high = next_term(&of_next);
+        out[t] = as_int(low | high << 16);
+    }
+#endif
+#else
+    UR for (uint t = 0; t < TERMS; t++) out[t] = A_READ(a->terms + ((size_t)i * TERMS + t) * 8 * 16);
+#endif
+}
+
 /* The sums of k [from, to) * 32 for TILES * SUB_GROUP rows of weights; `own` are this item's, one of each tile. */
-static void sum_slice(global const ushort *terms, global const ushort *const own[TILES], uint from, uint to,
+static void sum_slice(private const activations *a, global const ushort *const own[TILES], uint from, uint to,
                       d_rows sums[TILES]) {
     UR for (uint j = 0; j < TILES; j++) sums[j] = 0;
     for (uint block = from; block < to; block++) {
-        a_rows a[STEP][TERMS];
-        UR for (uint s = 0; s < STEP; s++)
-            UR for (uint t = 0; t < TERMS; t++)
-                a[s][t] = A_READ(terms + ((size_t)(block * STEP + s) * TERMS + t) * 8 * 16);
+        a_rows terms[STEP][TERMS];
+        UR for (uint s = 0; s < STEP; s++) load_terms(a, block * STEP + s, terms[s]);
         UR for (uint j = 0; j < TILES; j++) {
             int16 b = as_int16(vload16(0, (global const uint *)(own[j] + block * STEP * 16)));
-            UR for (uint t = 0; t < TERMS; t++) sums[j] = MULTIPLY(a[0][t], b.lo, sums[j]);
-            UR for (uint t = 0; t < TERMS; t++) sums[j] = MULTIPLY(a[1][t], b.hi, sums[j]);
+            UR for (uint t = 0; t < TERMS; t++) sums[j] = MULTIPLY(terms[0][t], b.lo, sums[j]);
+            UR for (uint t = 0; t < TERMS; t++) sums[j] = MULTIPLY(terms[1][t], b.hi, sums[j]);
         }
     }
 }
@@ -79,60 +109,98 @@ static uint slice_begin(uint slice, uint n_blocks) {
     return slice * n_blocks / SLICES;
 }
 
-typedef struct {
-    global const float *down, *bias;
-    global const crumb_result *add;
-    global crumb_result *y;
-    uint n, row1, width;
-    float out_scale;
-} outputs;
-
-static void store_sum(private const outputs *o, uint n, uint row, float sum) {
-    if (n >= o->n || row >= o->row1) return;
-    size_t at = (size_t)n * o->width + row;
-    float result = sum * o->down[n];
-    result = result * o->out_scale;
-    if (o->bias) result = result + o->bias[row];
-    o->y[at] = sum_with(o->add, at, result);
+/* This item's rows of weights: number `row` of the part, and those SUB_GROUP apart behind it. */
+static void find_rows(private const dense_part *w, uint row, uint k, global const ushort *own[TILES]) {
+    UR for (uint j = 0; j < TILES; j++)
+        own[j] = (global const ushort *)w->weights + (size_t)min(row + j * SUB_GROUP, w->row1 - 1) * k;
 }
+
+static void store_sum(private const dense_part *w, global const crumb_result *add, uint n, uint row, float sum) {
+    size_t at = (size_t)n * w->width + row;
+    w->y[at] = sum_with(add, at, dense_finish(w, row, sum));
+}
+
+#if SPREAD
+typedef float slice_sums[TILES][TOKENS][SLICES][SUB_GROUP];
+
+static void sum_own_slice(private const activations *a, private const dense_part *w, uint row, uint k,
+                          local slice_sums *out) {
+    uint lane = get_local_id(0) % SUB_GROUP, group = get_local_id(0) / SUB_GROUP, n_blocks = k / (STEP * 16);
+    global const ushort *own[TILES];
+    d_rows sums[TILES];
+    find_rows(w, row, k, own);
+    sum_slice(a, own, slice_begin(group, n_blocks), slice_begin(group + 1, n_blocks), sums);
+    UR for (uint j = 0; j < TILES; j++)
+        UR for (uint t = 0; t < TOKENS; t++) (*out)[j][t][group][lane] = ((private const float *)&sums[j])[t];
+}
+
+static float total_of(local const slice_sums *sums, uint tile, uint t) {
+    local const float *part = &(*sums)[tile][t][0][get_local_id(0) % SUB_GROUP];
+    float sum = part[0];
+    for (uint s = 1; s < SLICES; s++) sum += part[s * SUB_GROUP];
+    return sum;
+}
+#endif
 
 __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
 __attribute__((reqd_work_group_size(SUB_GROUP *GROUPS, 1, 1))) kernel void
-dense_matrix(global const crumb_batch *batch, uint on_outputs, uint k, global const ushort *terms,
-             global const float *down, global const crumb_result *add, global const ushort *weights,
-             global const float *bias, global crumb_result *y, uint row0, uint row1, uint width, float out_scale) {
-    uint lane = get_local_id(0) % SUB_GROUP, group = get_local_id(0) / SUB_GROUP;
+dense_matrix(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
+             global const float *norm, float eps, global const ushort *terms, global const float *down,
+             global const crumb_result *add, DENSE_ARGS_LIST) {
+    uint lane = get_local_id(0) % SUB_GROUP, group = get_local_id(0) / SUB_GROUP, n = N_OF(batch, on_outputs), row;
     uint first = (SPREAD ? get_group_id(1) : get_group_id(1) * GROUPS + group) * TOKENS;
-    outputs o = {down, bias, add, y, N_OF(batch, on_outputs), row1, width, out_scale};
-    if (first >= o.n) return;
-    uint n_blocks = k / (STEP * 16);
-    uint row = row0 + get_group_id(0) * TILES * SUB_GROUP + lane;
-    global const ushort *own[TILES];
-    d_rows sums[TILES];
-    UR for (uint j = 0; j < TILES; j++) own[j] = weights + (size_t)min(row + j * SUB_GROUP, row1 - 1) * k;
-    terms += (size_t)(first / 8) * k * TERMS * 8 + first % 8 * 16;
+    if (first >= n) return;
+    dense_part parts[DENSE_PARTS] = {DENSE_LIST};
+    dense_part w = dense_part_of_group(parts, TILES * SUB_GROUP, &row);
+    row += lane;
+    activations a;
+#if OWN
+    local float2 scratch[SUB_GROUP * GROUPS];
+    local int largest;
+    float own_down;
+    a.x = x + (size_t)first * k;
+    a.norm = norm;
+    a.r = row_inverse_rms(a.x, k, eps, scratch);
+    a.up = up_of_row(a.x, norm, a.r, k, &largest, &own_down);
+#define DOWN(n) own_down
+#else
+    a.terms = terms + (size_t)(first / 8) * k * TERMS * 8 + first % 8 * 16;
+#define DOWN(n) down[n]
+#endif
 #if SPREAD
-    local float parts[TILES][TOKENS][SLICES][SUB_GROUP];
-    sum_slice(terms, own, slice_begin(group, n_blocks), slice_begin(group + 1, n_blocks), sums);
-    UR for (uint j = 0; j < TILES; j++)
-        UR for (uint t = 0; t < TOKENS; t++) parts[j][t][group][lane] = ((private const float *)&sums[j])[t];
+    local slice_sums sums[GATED ? 2 : 1];
+    sum_own_slice(&a, &w, row, k, &sums[0]);
+#if GATED
+    sum_own_slice(&a, &parts[1], row, k, &sums[1]);
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = group; i < TILES * TOKENS; i += GROUPS) { /* one of them per sub-group */
-        local const float *part = &parts[i / TOKENS][i % TOKENS][0][lane];
-        float sum = part[0];
-        for (uint s = 1; s < SLICES; s++) sum += part[s * SUB_GROUP];
-        store_sum(&o, first + i % TOKENS, row + i / TOKENS * SUB_GROUP, sum);
+        uint tile = i / TOKENS, t = i % TOKENS, m = row + tile * SUB_GROUP;
+        if (first + t >= n || m >= w.row1) continue;
+        float sum = total_of(&sums[0], tile, t) * DOWN(first + t);
+#if GATED
+        float of_up = total_of(&sums[1], tile, t) * DOWN(first + t);
+        w.y[(size_t)(first + t) * w.width + m] =
+            gated_result(GATED, TO_RESULT(dense_finish(&w, m, sum)), dense_finish(&parts[1], m, of_up));
+#else
+        store_sum(&w, add, first + t, m, sum);
+#endif
     }
 #else
-    d_rows totals[TILES];
-    sum_slice(terms, own, 0, slice_begin(1, n_blocks), totals);
+    uint n_blocks = k / (STEP * 16);
+    global const ushort *own[TILES];
+    d_rows sums[TILES], totals[TILES];
+    find_rows(&w, row, k, own);
+    sum_slice(&a, own, 0, slice_begin(1, n_blocks), totals);
 #pragma unroll 1 /* else registers of sub-groups of 8 do not suffice */
     for (uint s = 1; s < SLICES; s++) {
-        sum_slice(terms, own, slice_begin(s, n_blocks), slice_begin(s + 1, n_blocks), sums);
+        sum_slice(&a, own, slice_begin(s, n_blocks), slice_begin(s + 1, n_blocks), sums);
         UR for (uint j = 0; j < TILES; j++) totals[j] += sums[j];
     }
     UR for (uint j = 0; j < TILES; j++)
         UR for (uint t = 0; t < TOKENS; t++)
-            store_sum(&o, first + t, row + j * SUB_GROUP, ((private const float *)&totals[j])[t]);
+            if (first + t < n && row + j * SUB_GROUP < w.row1)
+                store_sum(&w, add, first + t, row + j * SUB_GROUP,
+                          ((private const float *)&totals[j])[t] * DOWN(first + t));
 #endif
 }

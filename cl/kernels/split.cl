@@ -1,5 +1,5 @@
-/* Activations as sums of 16-bit floats, for dense layers on matrix instructions (dense_matrix.cl): x, or its RMS norm,
- * as down * (term 0 + term 1), each term the rest of those before it rounded to nearest.
+/* Activations as sums of 16-bit floats (common/6_terms.cl), for dense layers on matrix instructions (dense_matrix.cl):
+ * x, or its RMS norm, as down * (term 0 + term 1).
  *
  *     kernel void split_rows(batch, uint on_outputs, uint k, global const float *x, global const float *aux, float eps,
  *                            global ushort *terms, global float *down)
@@ -11,42 +11,12 @@
  *     down   out: f32 [N], a power of 2; 1 with TYPE=17
  *
  * Work-groups: one per row; local size -D WG=n (a power of 2, default 128).
- * Options: -D TYPE=16|17 (f16, bf16), -D TERMS=1|2, -D INPUT=0|1;
- *          always -D X_GROUP=0, which brings in what common.cl has for activations
+ * Options: those of common/6_terms.cl
  * Result: two terms are x within 2^-16 of it in bf16; in f16 within 2^-21 of it or 2^-30 of the row's largest, which is
  * scaled into f16's range: no finite row overflows. */
 #ifndef WG
 #define WG 128
 #endif
-
-static ushort to_16(float x) {
-#if TYPE == 16
-    ushort bits;
-    vstore_half_rte(x, 0, (private half *)&bits);
-    return bits;
-#else
-    return to_bf16(x);
-#endif
-}
-
-static float from_16(ushort x) {
-#if TYPE == 16
-    return vload_half(0, (private const half *)&x);
-#else
-    return from_bf16(x);
-#endif
-}
-
-/* Every item gets the largest |x| of the row, as bits; they order like the floats. */
-static int largest_of_row(global const crumb_value *x, global const crumb_aux *aux, float r, uint k, local int *largest) {
-    float most = 0;
-    if (get_local_id(0) == 0) *largest = 0;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = get_local_id(0); i < k; i += WG) most = fmax(most, fabs(input_value(x, aux, r, i)));
-    atomic_max(largest, as_int(most));
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return *largest;
-}
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 split_rows(global const crumb_batch *batch, uint on_outputs, uint k, global const crumb_value *x,
@@ -56,22 +26,13 @@ split_rows(global const crumb_batch *batch, uint on_outputs, uint k, global cons
     uint n = get_group_id(0);
     if (n >= N_OF(batch, on_outputs)) return;
     global const crumb_value *row = x + (size_t)n * k;
-    float r = row_inverse_rms(row, k, eps, sum_scratch), up = 1;
-    if (TYPE == 16) { /* the largest becomes 128 to 256; the exponent is held where both factors are normal numbers */
-        int exponent = max(largest_of_row(row, aux, r, k, &largest) >> 23, 32);
-        up = as_float((261 - exponent) << 23);
-        if (get_local_id(0) == 0) down[n] = as_float((exponent - 7) << 23);
-    } else if (get_local_id(0) == 0) {
-        down[n] = 1;
-    }
+    float down_of_row, r = row_inverse_rms(row, k, eps, sum_scratch);
+    float up = up_of_row(row, aux, r, k, &largest, &down_of_row);
+    if (get_local_id(0) == 0) down[n] = down_of_row;
     global ushort *own = terms + (size_t)(n / 8) * k * TERMS * 8 + n % 8 * 16;
     for (uint i = get_local_id(0); i < k; i += WG) {
         float rest = input_value(row, aux, r, i) * up;
 #pragma unroll
-        for (uint t = 0; t < TERMS; t++) {
-            ushort term = to_16(rest);
-            own[((size_t)(i / 16) * TERMS + t) * 8 * 16 + i % 16] = term;
-            rest -= from_16(term);
-        }
+        for (uint t = 0; t < TERMS; t++) own[((size_t)(i / 16) * TERMS + t) * 8 * 16 + i % 16] = next_term(&rest);
     }
 }

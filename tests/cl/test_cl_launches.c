@@ -40,11 +40,8 @@ typedef struct limit {
     const char *part, *kind; /* of a model's name; what it has */
     size_t layer, head;
 } limit;
-static const limit limits[] = {
-    {"bitnet-f32", "floats", 15, 2}, {"-f32", "floats", 13, 2},
-    {"-bf16", "floats", 13, 2},      {"-f16", "floats", 14, 2},
-    {"+order", "order", 10, 2},      {"-k-quants", "queries, keys and values in 2, 3 and 5 bits", 9, 1},
-    {"", "low bits", 8, 1}};
+static const limit limits[] = {{"-k-quants", "queries, keys and values in 2, 3 and 5 bits", 9, 1},
+                               {"", "all others", 8, 1}};
 
 static const limit *limit_of(const char *name) {
     const limit *l = limits;

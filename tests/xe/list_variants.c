@@ -62,11 +62,30 @@ static void print_variant(const crumb_cl_kernel *kernel, size_t layer, size_t pa
            kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
 }
 
-static void print_dense(const crumb_cl_kernel *kernel) {
-    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\tdense\t%s\t%s\t%s %s\n", kernel->name,
+static void print_dense(const crumb_cl_kernel *kernel, const char *layer, const crumb_cl_dense *use) {
+    char options[CRUMB_CL_OPTIONS_MAX];
+    crumb_cl_dense_options(kernel, use, options);
+    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\t%s\t%s\t%s\t%s %s\n", kernel->name,
            crumb_cl_rung_name(kernel->rung), kernel->bits, kernel->sub_group, kernel->registers, kernel->tiles,
-           kernel->tokens, kernel->local_size, kernel->max_n, kernel->rank, kernel->file, kernel->entry,
-           CRUMB_CL_BUILD_OPTIONS, kernel->options);
+           kernel->tokens, kernel->local_size, kernel->max_n, kernel->rank, layer, kernel->file, kernel->entry,
+           CRUMB_CL_BUILD_OPTIONS, options);
+}
+
+/* Dense layers on matrix instructions: one matrix, and where it joins them q/k/v of a norm, gate and up. */
+static void print_dense_layers(const crumb_cl_kernel *kernel) {
+    const bool owns = crumb_cl_dense_owns(kernel);
+    print_dense(kernel, "dense", &(crumb_cl_dense){.n_parts = 1});
+    if (kernel->bf16 || !crumb_cl_dense_joins(kernel)) return;
+    print_dense(kernel, "dense-qkv", &(crumb_cl_dense){.n_parts = 3, .norm = owns});
+    print_dense(kernel, "dense-gate", &(crumb_cl_dense){.n_parts = 2, .gated = 1, .norm = owns});
+}
+
+/* On any device: of weights of each type, and of one row all that a launch can do. */
+static void print_floats(const crumb_cl_kernel *kernel) {
+    print_dense(kernel, "f32", &(crumb_cl_dense){.type = CRUMB_TYPE_F32, .n_parts = 1});
+    print_dense(kernel, "f16", &(crumb_cl_dense){.type = CRUMB_TYPE_F16, .n_parts = 3});
+    print_dense(kernel, "bf16",
+                &(crumb_cl_dense){.type = CRUMB_TYPE_BF16, .n_parts = 2, .gated = 1, .norm = kernel->tokens == 1});
 }
 
 /* Attention for the heads of Llama 3 8B, and for others; without matrix instructions for the former, and many rows. */
@@ -92,7 +111,7 @@ static void print_attention(const crumb_cl_kernel *kernel) {
     }
 }
 
-/* Ops with one kernel, and dense layers on any device, with options as cl/record_*.c make them. */
+/* Ops with one kernel, with options as cl/record_*.c make them. */
 static void print_other(const crumb_cl_kernel *kernel) {
     static const struct {
         crumb_cl_op op;
@@ -113,9 +132,6 @@ static void print_other(const crumb_cl_kernel *kernel) {
         {CRUMB_CL_SPLIT, "bf16", "-D TYPE=17 -D INPUT=0"},
         {CRUMB_CL_LINEAR_F32, "group32", "-D BITS=4 -D SCALE=16 -D GROUP=32 -D MINS=1 -D CODEBOOK=0"},
         {CRUMB_CL_LINEAR_F32, "k6", "-D BITS=6 -D SCALE=8 -D GROUP=16 -D MINS=0 -D CODEBOOK=0 -D SUPER_GROUP=256"},
-        {CRUMB_CL_LINEAR_DENSE, "f32", "-D BITS=0 -D TYPE=32"},
-        {CRUMB_CL_LINEAR_DENSE, "f16", "-D BITS=0 -D TYPE=16"},
-        {CRUMB_CL_LINEAR_DENSE, "bf16", "-D BITS=0 -D TYPE=17"},
         {CRUMB_CL_ROPE_STORE, "f16", ROPE_OPTIONS " -D KV=16"},
         {CRUMB_CL_ROPE_STORE, "q8", ROPE_OPTIONS " -D KV=8"},
         {CRUMB_CL_GATED, "silu", "-D FN=1"},
@@ -147,7 +163,9 @@ int main(int argc, char **argv) {
     if (argc > 1) return print_text(argv[1]);
     const crumb_cl_kernel *kernels = crumb_cl_kernels(&n);
     for (size_t i = 0; i < n; i++)
-        if (kernels[i].op == CRUMB_CL_DENSE_MATRIX) print_dense(&kernels[i]);
+        if (kernels[i].op == CRUMB_CL_DENSE_MATRIX) print_dense_layers(&kernels[i]);
+    for (size_t i = 0; i < n; i++)
+        if (kernels[i].op == CRUMB_CL_LINEAR_DENSE) print_floats(&kernels[i]);
     for (size_t i = 0; i < n; i++)
         if (kernels[i].op == CRUMB_CL_ATTENTION_WHOLE || kernels[i].op == CRUMB_CL_ATTENTION_SPLIT)
             print_attention(&kernels[i]);

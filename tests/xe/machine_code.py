@@ -199,8 +199,9 @@ class Variant:
         return self.file == "gemm.cl" and self.layer in ("row", "group128")
 
     def decodes(self):
-        """q/k/v or gate/up of one row of activations: gemv.cl's, and what stands in for it."""
-        return self.tokens == 1 and self.layer.startswith("row-") and (self.gemv or "_u2_" in self.name)
+        """q/k/v or gate/up of one row of activations: gemv.cl's, what stands in for it, and dense_matrix.cl's."""
+        return self.tokens == 1 and (self.layer.startswith("dense-") or
+                                     self.layer.startswith("row-") and (self.gemv or "_u2_" in self.name))
 
     def option(self, name):
         return int(re.search(rf"-D {name}=(\d+)", self.options)[1])
@@ -242,7 +243,7 @@ class Result:
         v = self.variant
         if not v.matrix and not v.linear:
             return None
-        if v.layer == "dense":
+        if v.layer.startswith("dense"):
             return (2 if v.sub_group == 16 else 5) if "_gemm_" in v.name else None
         if v.layer.startswith("heads"):
             return None if "_split_" in v.name else VALUES_BUDGET if v.bytes else 8 if v.sub_group == 16 else 12

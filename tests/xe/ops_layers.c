@@ -196,13 +196,14 @@ void crumb_xe_dense_layers_equal_reference(void **state) {
                                   .out_scale = 1.25f,
                                   .bias = bias};
         crumb_linear_dense__ref(&args);
-        crumb_cl_matrix_options(&w, options);
-        strcat(options, i < 3 ? " -D TOKENS=1" : " -D TOKENS=8");
-        cl_kernel kernel = crumb_xe_kernel(&crumb_xe_tested, "linear_dense.cl", options, false, "linear_dense");
+        const crumb_cl_kernel *row = crumb_cl_floats_select(i < 3 ? 1 : CRUMB_XE_ROWS, false);
+        crumb_cl_dense_options(row, &(crumb_cl_dense){.type = w.type, .n_parts = 1}, options);
+        cl_kernel kernel = crumb_xe_kernel(&crumb_xe_tested, row->file, options, false, row->entry);
         cl_mem batch = crumb_xe_batch_of(NULL, NULL, 0), y = crumb_xe_upload(add, n * 4);
         cl_mem all[] = {crumb_xe_upload(x, (size_t)CRUMB_XE_ROWS * w.k * 4),
                         crumb_xe_upload(w.codes, n_weights * (w.type ? 2 : 4)), crumb_xe_upload(bias, w.m * 4)};
-        crumb_xe_args(kernel, 0, "buubbbbbuuuf", batch, 0u, w.k, all[0], y, all[1], all[2], y, 0u, w.m, w.m, 1.25);
+        crumb_xe_args(kernel, 0, "buubbfbbbbuuuf", batch, 0u, w.k, all[0], NULL, 0.0, y, all[1], all[2], y, 0u, w.m,
+                      w.m, 1.25);
         crumb_xe_run(&crumb_xe_tested, kernel, 128, 3, i < 3 ? CRUMB_XE_ROWS + 1 : 1, 1);
         crumb_xe_check_buffer(y, want, n, options);
         crumb_xe_release(3, all);

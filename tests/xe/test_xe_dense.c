@@ -1,7 +1,7 @@
-/* Dense weights on matrix instructions: every row of cl/kernels.def, with the split activations that it reads, against
- * sums in double precision, and against CLBlast's Sgemm on the same device, for rows of all sizes and tails of both
- * matrices. And all kernels of one type and sub-group agree to the bit, since which of them runs depends on how many
- * rows a batch has. */
+/* Dense weights on matrix instructions: every row of cl/kernels.def, with activations that are split before it or in
+ * it, against sums in double precision, and against CLBlast's Sgemm on the same device, for rows of all sizes and tails
+ * of both matrices. And all kernels of one type and sub-group agree to the bit, since which of them runs depends on how
+ * many rows a batch has. */
 #include "cl/registry.h"
 #include "cpu/float.h"
 #include "cpu/trial.h"
@@ -56,28 +56,40 @@ static cl_mem upload(const void *data, size_t n_bytes) {
     return crumb_xe_buffer(&device, data, n_bytes);
 }
 
+/* The activations as terms. */
+static void split_rows(const layer *c, const crumb_cl_kernel *kernel, cl_mem batch, cl_mem x, cl_mem norm_weight,
+                       cl_mem terms, cl_mem down) {
+    char options[CRUMB_CL_OPTIONS_MAX];
+    crumb_cl_split_options(kernel, c->norm, options);
+    cl_kernel split = crumb_xe_kernel(&device, "split.cl", options, false, "split_rows");
+    crumb_xe_args(split, 0, "buubbfbb", batch, 0u, c->k, x, norm_weight, 1e-5, terms, down);
+    crumb_xe_run(&device, split, 128, N + 1, 1, 1);
+    clReleaseKernel(split);
+}
+
 /* y [N][M] over `add`, as one kernel makes it. */
 static void run(const layer *c, const crumb_cl_kernel *kernel, float out_scale, float *y) {
     char options[CRUMB_CL_OPTIONS_MAX];
     const uint32_t header[4] = {N, 0, 1, 1}, k = c->k;
-    crumb_cl_split_options(kernel, c->norm, options);
-    cl_kernel split = crumb_xe_kernel(&device, "split.cl", options, false, "split_rows");
-    cl_kernel dense = crumb_xe_kernel(&device, kernel->file, kernel->options, true, kernel->entry);
+    const crumb_cl_dense use = {.type = c->type, .n_parts = 1, .norm = c->norm};
+    const bool owns = crumb_cl_dense_owns(kernel);
+    crumb_cl_dense_options(kernel, &use, options);
+    cl_kernel dense = crumb_xe_kernel(&device, kernel->file, options, true, kernel->entry);
     cl_mem batch = upload(header, sizeof header), x = upload(c->x, (size_t)N * k * 4);
     cl_mem norm_weight = c->norm ? upload(c->norm_weight, k * 4) : NULL;
     cl_mem terms = upload(NULL, crumb_cl_split_bytes(N, k)), down = upload(NULL, N * 4);
     cl_mem weights = upload(c->weights, (size_t)M * k * 2), bias = upload(c->bias, sizeof c->bias);
     cl_mem out = upload(c->add, sizeof c->add);
-    crumb_xe_args(split, 0, "buubbfbb", batch, 0u, k, x, norm_weight, 1e-5, terms, down);
-    crumb_xe_run(&device, split, 128, N + 1, 1, 1);
-    crumb_xe_args(dense, 0, "buubbbbbbuuuf", batch, 0u, k, terms, down, out, weights, bias, out, (uint32_t)ROW0,
-                  (uint32_t)M, (uint32_t)M, (double)out_scale);
+    if (!owns) split_rows(c, kernel, batch, x, norm_weight, terms, down);
+    crumb_xe_args(dense, 0, "buubbfbbbbbbuuuf", batch, 0u, k, owns ? x : NULL, owns ? norm_weight : NULL, 1e-5,
+                  owns ? NULL : terms, owns ? NULL : down, out, weights, bias, out, (uint32_t)ROW0, (uint32_t)M,
+                  (uint32_t)M, (double)out_scale);
     crumb_xe_run(&device, dense, kernel->local_size, crumb_div_up(M - ROW0, kernel->rows),
                  crumb_div_up(N + 3, kernel->tokens), 1);
     crumb_xe_read(&device, out, y, sizeof c->add);
     cl_mem all[] = {batch, x, norm_weight, terms, down, weights, bias, out};
     crumb_xe_release(sizeof all / sizeof *all, all);
-    clReleaseKernel(split), clReleaseKernel(dense);
+    clReleaseKernel(dense);
 }
 
 static void check(const layer *c, const crumb_cl_kernel *kernel, float out_scale, const float *y) {

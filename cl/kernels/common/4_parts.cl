@@ -79,9 +79,4 @@ static float finish(private const part *w, uint row, float result) {
     result = result * w->out_scale;
     return w->bias && row < w->m ? result + w->bias[row] : result;
 }
-
-/* The product of a gated part and part 1's result. */
-static crumb_result gated_result(int fn, crumb_result gate, float up) {
-    return TO_RESULT(crumb_gated(fn, FROM_RESULT(gate), FROM_RESULT(TO_RESULT(up))));
-}
 #endif
