@@ -72,6 +72,11 @@ static inline const char *crumb_cl_results_option(const crumb_cl_recorder *r, cr
     return r->p->device->ladder.bf16 && r->p->values[out].item_bytes == 4 ? CRUMB_CL_F32_RESULTS : "";
 }
 
+/* FN and GATED of the kernels. */
+static inline uint32_t crumb_cl_fn_option(const crumb_op *gated) {
+    return gated->gated.fn == CRUMB_ACT_FN_SILU ? 1 : 2;
+}
+
 /* Rows that a launch now works on at most. */
 static inline uint32_t crumb_cl_most_rows(const crumb_cl_recorder *r) {
     return r->after_select ? r->p->max_outputs : r->p->max_rows;

@@ -117,12 +117,8 @@ crumb_status crumb_cl_record_dense(crumb_cl_recorder *r, const crumb_op *op, uin
     const crumb_linear_part *part = &op->linear.part[first];
     const crumb_cl_kernel *kernel = crumb_cl_dense_kernel(r, op, part);
     if (!kernel) return record_sgemm(r, op, part, err);
-    const crumb_cl_dense use = {.type = part->w->type,
-                                .n_parts = n,
-                                .gated = !gated                                 ? 0
-                                         : gated->gated.fn == CRUMB_ACT_FN_SILU ? 1
-                                                                                : 2,
-                                .norm = made != NULL};
+    const crumb_cl_dense use = {
+        .type = part->w->type, .n_parts = n, .gated = gated ? crumb_cl_fn_option(gated) : 0, .norm = made != NULL};
     if (!crumb_cl_dense_owns(kernel) && kernel->type != *split) {
         CRUMB_TRY(record_split(r, op, made, kernel, part->w->k, err));
         *split = kernel->type;

@@ -63,14 +63,9 @@ static uint32_t tiles_of(const crumb_linear_part *part) {
     return (uint32_t)crumb_div_up(part->m1, CRUMB_TILE_ROWS) - part->m0 / CRUMB_TILE_ROWS;
 }
 
-/* FN of crumb_gated. */
-static uint32_t fn_option(const crumb_op *gated) {
-    return gated->gated.fn == CRUMB_ACT_FN_SILU ? 1 : 2;
-}
-
 /* INPUT: `made` is the norm or gate that is computed where its result is quantized, or NULL. */
 static uint32_t input_option(const crumb_op *made) {
-    return !made ? 0 : made->kind == CRUMB_OP_RMS_NORM ? 1 : 1 + fn_option(made);
+    return !made ? 0 : made->kind == CRUMB_OP_RMS_NORM ? 1 : 1 + crumb_cl_fn_option(made);
 }
 
 static void keep_most(uint64_t *most, uint64_t n_bytes) {
@@ -154,7 +149,7 @@ static crumb_cl_linear use_of(const crumb_cl_recorder *r, const crumb_op *op, ui
                            .act = op->linear.act,
                            .act_group = op->linear.act_group,
                            .n_parts = n,
-                           .gated = gated ? fn_option(gated) : 0,
+                           .gated = gated ? crumb_cl_fn_option(gated) : 0,
                            .x = 8,
                            .f32_results = *crumb_cl_results_option(r, op->linear.part[first].out) != 0,
                            .input = input_option(from->made),

@@ -7,12 +7,12 @@ import os
 import re
 import shutil
 import struct
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-COMMAND = os.environ["CRUMB_COMMAND"]
+from told import tell
+
 SOURCE = Path(__file__).resolve().parents[1] / "oracle/checkpoints/llama-q4_0+order"
 IS_GPU = os.environ.get("CRUMB_CLAIM") == "gpu"
 N_LAYERS, N_HEADS, GROUP = 2, 4, 32
@@ -76,16 +76,9 @@ class ActOrder(unittest.TestCase):
         self.assertEqual((config["num_attention_heads"], config["num_key_value_heads"]), (N_HEADS, 1))
         (self.path / "config.json").write_text(json.dumps({**config, "num_key_value_heads": N_HEADS}))
 
-    def tell(self, *arguments):
-        done = subprocess.run([COMMAND, "run", "-m", self.path, "-n", "12", "--temp", "0", "-p", "Once upon a time there was",
-                               "--tuning", "none", "--profile", "none", *arguments],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done
-
     def test_launches(self):
-        told = self.tell("--device", "gpu0", "--target", "cl:dp4a", "-v", "--verify", "off")
-        self.assertEqual(told.stdout, self.tell("--device", "cpu").stdout)
+        told = tell(self.path, "--device", "gpu0", "--target", "cl:dp4a", "-v", "--verify", "off")
+        self.assertEqual(told.stdout, tell(self.path, "--device", "cpu").stdout)
         plans = re.findall(r"a plan for (\d+) rows is (\d+) kernels .* of scratch:(.*)", told.stderr)
         self.assertIn("1", [rows for rows, _, _ in plans], told.stderr)
         for rows, n, kernels in plans:

@@ -5,14 +5,13 @@ counts. With CRUMB_CLAIM=gpu the device claims to be one (claims_layer.c), and o
 import os
 import re
 import struct
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
 from one_layer import ALIGNMENT, Reader
+from told import tell
 
-COMMAND = os.environ["CRUMB_COMMAND"]
 MODELS = Path(__file__).resolve().parents[1] / "oracle/models"
 IS_GPU = os.environ.get("CRUMB_CLAIM") == "gpu"
 N_LAYERS = 2
@@ -58,18 +57,11 @@ class UnlikeTypes(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.path = Path(folder.name, "mixed.gguf")
 
-    def tell(self, *arguments):
-        done = subprocess.run([COMMAND, "run", "-m", self.path, "-n", "12", "--temp", "0", "-p", "Once upon a time there was",
-                               "--tuning", "none", "--profile", "none", *arguments],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done
-
     def check(self, other, wanted, quantizing):
         """The tensors `wanted` are of model `other`, all else has 4 bits; `quantizing`: a layer's launches that make codes."""
         write_mixed(self.path, Gguf(MODELS / "llama-q4_0.gguf"), Gguf(MODELS / other), wanted)
-        told = self.tell("--device", "gpu0", "--target", "cl:dp4a", "-v", "--verify", "off")
-        self.assertEqual(told.stdout, self.tell("--device", "cpu").stdout)
+        told = tell(self.path, "--device", "gpu0", "--target", "cl:dp4a", "-v", "--verify", "off")
+        self.assertEqual(told.stdout, tell(self.path, "--device", "cpu").stdout)
         plans = re.findall(r"a plan for (\d+) rows is (\d+) kernels .* of scratch:(.*)", told.stderr)
         self.assertGreater(len(plans), 1, told.stderr)
         for rows, n, kernels in plans:
