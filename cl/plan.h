@@ -41,7 +41,6 @@ typedef struct crumb_cl_launch {
     crumb_cl_time time;
     bool on_outputs;         /* works on the rows that SELECT kept; left out where there are none */
     bool splits_keys;        /* dimension 0 counts the plan's chunks */
-    bool merges_keys;        /* argument 1 is the plan's chunks; left out where there is one */
     uint8_t n_dims, row_dim; /* row_dim: the dimension that counts rows; CRUMB_CL_NO_DIM: none does */
     uint32_t tokens;         /* rows that a work-group takes */
     uint64_t ns;             /* that it took in the last replay that was measured */
@@ -69,9 +68,10 @@ struct crumb_plan {
     size_t n_launches, launch_capacity;
     crumb_cl_meetings meetings;
     crumb_cl_copies copies;
-    crumb_cl_memory batch, q, sx, qsum, partials; /* the batch; quantized activations; attention's chunks */
-    crumb_cl_memory keys[2];                      /* what TOP's launches hand on */
-    crumb_cl_memory scratch; /* with USM all of these and values lie in it, if the device takes it at once */
+    crumb_cl_memory batch, q, sx, qsum; /* the batch; quantized activations */
+    crumb_cl_memory partials, arrived;  /* of attention's chunks (7_attention.cl); arrived: zeros between launches */
+    crumb_cl_memory keys[2];            /* what TOP's launches hand on */
+    crumb_cl_memory scratch;            /* with USM all of these and values lie in it, if the device takes it at once */
     uint64_t scratch_bytes;
     crumb_rows_rule rule;
     crumb_inputs inputs;

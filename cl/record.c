@@ -50,7 +50,8 @@ static void track_writes(crumb_cl_recorder *r, const crumb_op *op) {
 /* What ops share, as large as the largest of them needs. */
 typedef struct shared_bytes {
     crumb_cl_prepared_bytes activations;
-    uint64_t partial_floats, keys; /* of a row and chunk; of a row */
+    uint64_t partial_floats;  /* of a row and chunk */
+    uint64_t key_heads, keys; /* of a row */
 } shared_bytes;
 
 static crumb_status look_at_op(crumb_cl_recorder *r, size_t index, shared_bytes *most, crumb_error *err) {
@@ -68,6 +69,7 @@ static crumb_status look_at_op(crumb_cl_recorder *r, size_t index, shared_bytes 
         uint64_t floats = (uint64_t)op->attention.n_head * (op->attention.head_dim + 2);
         p->has_attention = true;
         if (floats > most->partial_floats) most->partial_floats = floats;
+        if (op->attention.n_head_kv > most->key_heads) most->key_heads = op->attention.n_head_kv;
     }
     return CRUMB_OK;
 }
@@ -204,6 +206,24 @@ static crumb_status take_host_memory(crumb_cl_recorder *r, crumb_error *err) {
     return CRUMB_OK;
 }
 
+/* No chunk has arrived; those that meet leave it so. */
+static crumb_status clear_arrived(crumb_plan *p, crumb_error *err) {
+    void *zeros;
+    if (!p->arrived.n_bytes) return CRUMB_OK;
+    CRUMB_TRY(crumb_calloc(1, p->arrived.n_bytes, "a plan's attention", &zeros, err));
+    const crumb_status status = crumb_cl_memory_write(p->device, &p->arrived, zeros, p->arrived.n_bytes, err);
+    free(zeros);
+    return status;
+}
+
+/* Attention's work-groups for few rows take chunks of keys. */
+static void wish_chunks(crumb_cl_recorder *r, const shared_bytes *most) {
+    crumb_plan *p = r->p;
+    if (p->max_rows > CRUMB_CL_SPLIT_ROWS) return;
+    wish(r, p->max_rows * p->max_chunks * most->partial_floats * sizeof(float), "a plan's attention", &p->partials);
+    wish(r, p->max_rows * most->key_heads * sizeof(uint32_t), "a plan's attention", &p->arrived);
+}
+
 static crumb_status take_memory(crumb_cl_recorder *r, const shared_bytes *most, crumb_error *err) {
     crumb_plan *p = r->p;
     const crumb_cl_prepared_bytes *prepared = &most->activations;
@@ -219,13 +239,12 @@ static crumb_status take_memory(crumb_cl_recorder *r, const shared_bytes *most, 
     if (p->has_attention) {
         p->max_chunks = (uint32_t)crumb_div_up(p->kv->params.n_ctx, CRUMB_CL_KV_CHUNK);
         p->chunks = 1;
-        if (p->max_rows <= CRUMB_CL_SPLIT_ROWS)
-            wish(r, p->max_rows * p->max_chunks * most->partial_floats * sizeof(float), "a plan's attention",
-                 &p->partials);
+        wish_chunks(r, most);
         CRUMB_TRY(crumb_calloc(p->kv->params.n_sequences, sizeof *p->next_position, "a plan", &memory, err));
         p->next_position = memory;
     }
-    return grant(r, err);
+    CRUMB_TRY(grant(r, err));
+    return clear_arrived(p, err);
 }
 
 /* ---- ops ----------------------------------------------------------------------------------------------------- */

@@ -189,14 +189,14 @@ static crumb_status begin_attention(crumb_cl_recorder *r, const crumb_cl_kernel 
                                     uint32_t rows, crumb_cl_builder *b, crumb_error *err) {
     char options[CRUMB_CL_OPTIONS_MAX], all[CRUMB_CL_OPTIONS_MAX + sizeof CRUMB_CL_LARGE_REGISTERS + 1];
     const bool large = kernel->registers == 256 && crumb_cl_chooses_registers(r->p->device);
-    crumb_cl_attention_options(kernel, heads, rows, options);
+    crumb_cl_attention_options(kernel, heads, rows, crumb_cl_standard(r->p->device->facts.version), options);
     snprintf(all, sizeof all, "%s%s", options, large ? " " CRUMB_CL_LARGE_REGISTERS : "");
     CRUMB_TRY(crumb_cl_launch_begin(r, kernel, all, b, err));
     b->launch->time = CRUMB_CL_TIME_ATTENTION;
     return CRUMB_OK;
 }
 
-/* Few rows: work-groups take chunks of keys, and their results are merged. */
+/* Few rows: work-groups take chunks of keys, and the last one merges their results. */
 static crumb_status record_split(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
     crumb_cl_builder b;
     crumb_plan *p = r->p;
@@ -208,15 +208,11 @@ static crumb_status record_split(crumb_cl_recorder *r, const crumb_op *op, crumb
     arg_cache(&b, op->attention.kv_layer);
     crumb_cl_arg_f32(&b, op->attention.scale);
     crumb_cl_arg_memory(&b, &p->partials);
+    crumb_cl_arg_memory(&b, &p->arrived);
     crumb_cl_arg_value(&b, op->attention.out);
     CRUMB_TRY(crumb_cl_launch_end(&b, p->chunks, split->local_size, 2, 1));
     b.launch->groups[1] = op->attention.n_head_kv;
-    CRUMB_TRY(begin_attention(r, crumb_cl_row_of(r, CRUMB_CL_ATTENTION_MERGE), &heads, 1, &b, err));
-    b.launch->merges_keys = true;
-    crumb_cl_arg_u32(&b, p->chunks);
-    crumb_cl_arg_memory(&b, &p->partials);
-    crumb_cl_arg_value(&b, op->attention.out);
-    return crumb_cl_launch_end(&b, op->attention.n_head, WG, 1, 1);
+    return CRUMB_OK;
 }
 
 crumb_status crumb_cl_record_attention(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {

@@ -304,9 +304,22 @@ uint32_t crumb_cl_attention_rows(const crumb_cl_kernel *kernel, const crumb_cl_h
     return rows ? (uint32_t)rows : 1;
 }
 
-void crumb_cl_attention_options(const crumb_cl_kernel *kernel, const crumb_cl_heads *h, uint32_t rows, char *out) {
-    snprintf(out, CRUMB_CL_OPTIONS_MAX, "%s -D HEAD_DIM=%u -D KV=%d -D N_HEAD=%u -D N_HEAD_KV=%u -D ROWS=%u",
-             kernel->options, h->head_dim, h->kv == CRUMB_KV_Q8 ? 8 : 16, h->n_head, h->n_head_kv, rows);
+void crumb_cl_attention_options(const crumb_cl_kernel *kernel, const crumb_cl_heads *h, uint32_t rows,
+                                const char *standard, char *out) {
+    const bool meets = kernel->op == CRUMB_CL_ATTENTION_SPLIT && !kernel->sub_group;
+    snprintf(out, CRUMB_CL_OPTIONS_MAX, "%s%s -D HEAD_DIM=%u -D KV=%d -D N_HEAD=%u -D N_HEAD_KV=%u -D ROWS=%u",
+             meets ? standard : "", kernel->options, h->head_dim, h->kv == CRUMB_KV_Q8 ? 8 : 16, h->n_head,
+             h->n_head_kv, rows);
+}
+
+const char *crumb_cl_standard(const char *version) {
+    static const char opencl[] = "OpenCL ";
+    if (strncmp(version, opencl, sizeof opencl - 1) != 0) return "-cl-std=CL3.0";
+    switch (version[sizeof opencl - 1]) {
+    case '1': return "";
+    case '2': return "-cl-std=CL2.0";
+    default: return "-cl-std=CL3.0";
+    }
 }
 
 /* ---- options ------------------------------------------------------------------------------------------------ */

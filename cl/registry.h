@@ -30,7 +30,6 @@ typedef enum crumb_cl_op {
     CRUMB_CL_DENSE_MATRIX, /* dense weights of 16 bits, matrix instructions */
     CRUMB_CL_ROPE_STORE,
     CRUMB_CL_ATTENTION_SPLIT,
-    CRUMB_CL_ATTENTION_MERGE,
     CRUMB_CL_ATTENTION_WHOLE,
     CRUMB_CL_GATED,
     CRUMB_CL_SELECT,
@@ -163,13 +162,17 @@ const crumb_cl_kernel *crumb_cl_attention_select(crumb_cl_op op, const crumb_cl_
 /* Rows that a work-group of ATTENTION_WHOLE takes: what fits its local memory and registers. */
 uint32_t crumb_cl_attention_rows(const crumb_cl_kernel *kernel, const crumb_cl_heads *heads,
                                  const crumb_cl_target *target);
-/* Its -D options for that many rows; 1 for ATTENTION_SPLIT and ATTENTION_MERGE. */
-void crumb_cl_attention_options(const crumb_cl_kernel *kernel, const crumb_cl_heads *heads, uint32_t rows, char *out);
+/* Its options for that many rows; 1 for ATTENTION_SPLIT. standard: crumb_cl_standard's. */
+void crumb_cl_attention_options(const crumb_cl_kernel *kernel, const crumb_cl_heads *heads, uint32_t rows,
+                                const char *standard, char *out);
+/* The option for the newest OpenCL C of a device, by its version ("OpenCL 3.0 ..."); empty: 1.2. Level Zero's have 3.0.
+ */
+const char *crumb_cl_standard(const char *version);
 
 /* The longest text that the functions below write. */
 enum { CRUMB_CL_OPTIONS_MAX = 512 };
 /* What every program is built with, beside the options below. The language is OpenCL C 1.2, the default, but where a
- * row's own options say 3.0. */
+ * row's own options say 3.0, and for work-groups that meet (ATTENTION_SPLIT) the newest of the device. */
 #define CRUMB_CL_BUILD_OPTIONS "-cl-fp32-correctly-rounded-divide-sqrt"
 /* Instead of that on devices that lack it (dg2, tgllp): common.cl's crumb_divide. */
 #define CRUMB_CL_ROUND_DIVISION "-D ROUND_DIVISION=1"

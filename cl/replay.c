@@ -35,20 +35,15 @@ static crumb_status send_batch(crumb_plan *p, crumb_error *err) {
 
 /* Attention's launches are set for a power of two of chunks of keys: the context outgrows it rarely, and work-groups
  * beyond a row's keys cost little. */
-static crumb_status set_chunks(crumb_plan *p, crumb_error *err) {
+static void set_chunks(crumb_plan *p) {
     uint32_t wanted = (p->host_batch->max_kv + CRUMB_CL_KV_CHUNK - 1) / CRUMB_CL_KV_CHUNK, chunks = 1;
-    if (!p->partials.n_bytes) return CRUMB_OK;
+    if (!p->partials.n_bytes) return;
     while (chunks < wanted) chunks *= 2;
     if (chunks > p->max_chunks) chunks = p->max_chunks;
-    if (chunks == p->chunks) return CRUMB_OK;
-    for (size_t i = 0; i < p->n_launches; i++) {
-        crumb_cl_launch *l = &p->launches[i];
-        if (l->splits_keys) l->groups[0] = chunks;
-        crumb_cl_code code = l->merges_keys ? crumb_cl_call_set(l->call, 1, sizeof chunks, &chunks) : CRUMB_CL_OK;
-        if (code != CRUMB_CL_OK) return failed(p, "attention", code, err);
-    }
+    if (chunks == p->chunks) return;
+    for (size_t i = 0; i < p->n_launches; i++)
+        if (p->launches[i].splits_keys) p->launches[i].groups[0] = chunks;
     p->chunks = chunks;
-    return CRUMB_OK;
 }
 
 /* ---- launches ------------------------------------------------------------------------------------------------ */
@@ -57,7 +52,7 @@ bool crumb_cl_launch_sizes(const crumb_plan *p, const crumb_cl_launch *l, size_t
     const uint32_t n = l->on_outputs ? p->n_outputs : p->n_rows;
     for (uint8_t i = 0; i < l->n_dims; i++)
         global[i] = (i == l->row_dim ? (n + l->tokens - 1) / l->tokens : l->groups[i]) * l->local[i];
-    return n > 0 && !(l->merges_keys && p->chunks == 1);
+    return n > 0;
 }
 
 static crumb_cl_code enqueue(const crumb_plan *p, const crumb_cl_launch *l, crumb_cl_queue queue,
@@ -165,7 +160,7 @@ static crumb_status run(crumb_plan *p, bool *fetched, crumb_error *err) {
 static crumb_status replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err) {
     bool fetched;
     fill_batch(p, rows, n_rows);
-    CRUMB_TRY(set_chunks(p, err));
+    set_chunks(p);
     CRUMB_TRY(run(p, &fetched, err));
     if (!fetched) CRUMB_TRY(fetch(p, p->result, p->results, false, err));
     const crumb_cl_code code = crumb_cl_queue_finish(p->device, p->device->queue);
@@ -234,7 +229,8 @@ uint64_t crumb_cl_plan_scratch_bytes(const crumb_plan *p) {
 
 static void free_memories(crumb_plan *p) {
     crumb_device *d = p->device;
-    crumb_cl_memory *const memories[] = {&p->batch, &p->q, &p->sx, &p->qsum, &p->partials, &p->keys[0], &p->keys[1]};
+    crumb_cl_memory *const memories[] = {&p->batch,    &p->q,       &p->sx,      &p->qsum,
+                                         &p->partials, &p->arrived, &p->keys[0], &p->keys[1]};
     if (p->scratch.usm) { /* the others are places in it, or others' */
         crumb_cl_memory_free(d, &p->scratch);
         return;

@@ -37,7 +37,6 @@ static const struct op {
            [CRUMB_CL_DENSE_MATRIX] = {"dense", CRUMB_OP_LINEAR},
            [CRUMB_CL_ROPE_STORE] = {"rope", CRUMB_OP_ROPE},
            [CRUMB_CL_ATTENTION_SPLIT] = {"attention", CRUMB_OP_ATTENTION},
-           [CRUMB_CL_ATTENTION_MERGE] = {"attention", CRUMB_OP_ATTENTION},
            [CRUMB_CL_ATTENTION_WHOLE] = {"attention", CRUMB_OP_ATTENTION},
            [CRUMB_CL_GATED] = {"gated", CRUMB_OP_GATED},
            [CRUMB_CL_SELECT] = {"select", CRUMB_OP_SELECT},
@@ -81,8 +80,7 @@ static double most_error(const crumb_cl_kernel *row) {
 }
 
 static uint32_t most_rows(const crumb_cl_kernel *row) {
-    const bool splits = row->op == CRUMB_CL_ATTENTION_SPLIT || row->op == CRUMB_CL_ATTENTION_MERGE;
-    return splits ? CRUMB_CL_SPLIT_ROWS : row->max_n;
+    return row->op == CRUMB_CL_ATTENTION_SPLIT ? CRUMB_CL_SPLIT_ROWS : row->max_n;
 }
 
 static uint32_t activations(const crumb_cl_kernel *row) {
@@ -123,8 +121,7 @@ static crumb_kernel_info info(const crumb_kernel_machine *m, size_t kernel) {
                              .rank = row->rank,
                              .in_plans = row->op != CRUMB_CL_LINEAR,
                              .kind = ops[row->op].kind,
-                             .helps = row->op == CRUMB_CL_QUANTIZE || row->op == CRUMB_CL_SPLIT ||
-                                      row->op == CRUMB_CL_ATTENTION_MERGE,
+                             .helps = row->op == CRUMB_CL_QUANTIZE || row->op == CRUMB_CL_SPLIT,
                              .max_nmse = most_error(row)};
     find_lack(m, row, out.why_not, sizeof out.why_not);
     out.available = !*out.why_not;

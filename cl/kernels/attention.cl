@@ -3,10 +3,9 @@
  *
  *     kernel void attention_split(batch, global const float *q, global const uchar *keys, global const uchar *values,
  *                                 ulong layer_offset, uint head_blocks, float scale, global float *partials,
- *                                 global float *out)
- *     kernel void attention_merge(batch, uint chunks, global const float *partials, global float *out)
- *         for few rows (decode): every chunk of 128 keys is a work-group, then the chunks' results are merged. With one
- *         chunk attention_split writes out, and there is nothing to merge
+ *                                 global uint *arrived, global float *out)
+ *         for few rows (decode): every chunk of 128 keys is a work-group, and the last of a row's key head to be done merges
+ *         the chunks' results
  *     kernel void attention_whole(batch, global const float *q, global const uchar *keys, global const uchar *values,
  *                                 ulong layer_offset, uint head_blocks, float scale, global float *out)
  *         for many rows (prefill): a work-group takes ROWS rows of a key head through all their keys
@@ -14,19 +13,16 @@
  *     q, out     f32 [n_rows][N_HEAD][HEAD_DIM]
  *     keys, values, layer_offset, head_blocks   common.cl
  *     scale      factor on the scores
- *     partials   f32 scratch [n_rows][N_HEAD][chunks][HEAD_DIM + 2]
- *     chunks     the number of work-groups along dimension 0 of attention_split
+ *     partials, arrived   common/7_attention.cl; chunks: the number of work-groups along dimension 0
  *
  * Work-groups: attention_split: (chunks, N_HEAD_KV, rows), chunks at least ceil(batch->max_kv / 128); those beyond a
- * row's keys return at once. attention_merge: (N_HEAD, rows). attention_whole: (N_HEAD_KV, ceil(rows / ROWS)).
+ * row's keys return at once. attention_whole: (N_HEAD_KV, ceil(rows / ROWS)).
  * Local size of all: 128.
  * Options: HEAD_DIM, KV (common.cl), -D N_HEAD=n, -D N_HEAD_KV=n,
- *          -D ROWS=n   1 for attention_split and attention_merge; else ROWS * N_HEAD / N_HEAD_KV should not exceed 16.
- *                      Local memory: about (ROWS * N_HEAD / N_HEAD_KV) * (12 * HEAD_DIM + 600) bytes
+ *          -D ROWS=n   1 for attention_split; else ROWS * N_HEAD / N_HEAD_KV should not exceed 16.
+ *                      Local memory: about (ROWS * N_HEAD / N_HEAD_KV) * (12 * HEAD_DIM + 600) bytes,
+ *                      with attention_split 520 more
  * Result: exactly cpu/ref's: chunks, and the order of sums in them, are cpu/attention.h's. */
-#define WG      128
-#define SHARING (N_HEAD / N_HEAD_KV) /* query heads of a key head */
-#define QUERIES (ROWS * SHARING)
 #define LANES   (HEAD_DIM < WG ? ROUND_UP(HEAD_DIM, 16) : WG) /* items that divide a head's dimensions */
 #define PARTS   (WG / LANES)                                  /* and that divide the queries */
 #define SHARE   DIV_UP(QUERIES, PARTS)
@@ -44,8 +40,6 @@ typedef struct {
     float w_scale[QUERIES];
 #endif
 } work;
-
-#define FOR_ITEMS(i, n) for (uint i = get_local_id(0); i < (n); i += WG)
 
 /* Eight sums in the order of all kernels. */
 static float fold_lanes(local const float *s) {
@@ -240,52 +234,34 @@ static void attend_chunk(global const uchar *keys, global const uchar *values, u
 kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_split(global const crumb_batch *batch, global const crumb_value *q, global const uchar *keys,
                 global const uchar *values, ulong layer_offset, uint head_blocks, float scale,
-                global float *partials, global crumb_result *out) {
+                global float *partials, global uint *arrived, global crumb_result *out) {
     local work s;
+    local merging all;
     uint chunk = get_group_id(0), kv_head = get_group_id(1), n = get_group_id(2), chunks = get_num_groups(0);
     if (n >= batch->n_rows) return;
     crumb_row row = ROWS_OF(batch)[n];
-    if (chunk * KV_CHUNK > row.position) return;
+    uint end = row.position / KV_CHUNK + 1;
+    if (chunk >= end) return;
     uint n_keys = min((uint)KV_CHUNK, row.position + 1 - chunk * KV_CHUNK);
     FOR_ITEMS(i, QUERIES) s.n_keys[i] = n_keys;
     load_queries(q, n, 1, kv_head, &s);
     size_t head = kv_head_offset(layer_offset, row.sequence, N_HEAD_KV, kv_head, head_blocks);
     attend_chunk(keys + head, values + head, chunk, n_keys, scale, &s);
     for (uint i = 0; i < QUERIES; i++) {
-        size_t at = (size_t)n * N_HEAD + kv_head * SHARING + i;
-        if (chunks == 1) {
+        if (end == 1) {
             float factor = crumb_divide(1, s.l[i]);
-            FOR_ITEMS(d, HEAD_DIM) out[at * HEAD_DIM + d] = TO_RESULT(s.o[i][d] * factor);
+            size_t at = ((size_t)n * N_HEAD + kv_head * SHARING + i) * HEAD_DIM;
+            FOR_ITEMS(d, HEAD_DIM) out[at + d] = TO_RESULT(s.o[i][d] * factor);
             continue;
         }
-        global float *to = partials + (at * chunks + chunk) * (HEAD_DIM + 2);
-        FOR_ITEMS(d, HEAD_DIM) to[d] = s.o[i][d];
+        global float *to = partials + partial_at(n, kv_head, i, chunks, chunk);
+        FOR_ITEMS(d, HEAD_DIM) put_partial(to + d, s.o[i][d]);
         if (get_local_id(0) == 0) {
-            to[HEAD_DIM] = s.m[i];
-            to[HEAD_DIM + 1] = s.l[i];
+            put_partial(to + HEAD_DIM, s.m[i]);
+            put_partial(to + HEAD_DIM + 1, s.l[i]);
         }
     }
-}
-
-kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attention_merge(global const crumb_batch *batch,
-                                                                             uint chunks,
-                                                                             global const float *partials,
-                                                                             global crumb_result *out) {
-    uint head = get_group_id(0), n = get_group_id(1);
-    if (n >= batch->n_rows) return;
-    uint end = ROWS_OF(batch)[n].position / KV_CHUNK + 1;
-    global const float *from = partials + ((size_t)n * N_HEAD + head) * chunks * (HEAD_DIM + 2);
-    FOR_ITEMS(d, HEAD_DIM) {
-        float m = -INFINITY, l = 0, o = 0;
-        for (uint c = 0; c < end; c++) {
-            global const float *chunk = from + (size_t)c * (HEAD_DIM + 2);
-            float most = fmax(m, chunk[HEAD_DIM]), old = crumb_exp(m - most), new = crumb_exp(chunk[HEAD_DIM] - most);
-            l = l * old + chunk[HEAD_DIM + 1] * new;
-            o = fma(o, old, chunk[d] * new);
-            m = most;
-        }
-        out[((size_t)n * N_HEAD + head) * HEAD_DIM + d] = TO_RESULT(o * crumb_divide(1, l));
-    }
+    if (end > 1) meet(partials, arrived, n, kv_head, chunks, end, out, &all);
 }
 #endif
 

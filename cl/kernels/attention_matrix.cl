@@ -1,7 +1,6 @@
-/* Attention on Intel's matrix instructions: as attention.cl, with the same chunks of keys, entries, arguments and
- * partials, so that attention_merge serves both.
+/* Attention on Intel's matrix instructions: as attention.cl, with the same chunks of keys, entries and arguments.
  *
- *     kernel void attention_split(batch, q, keys, values, layer_offset, head_blocks, scale, partials, out)
+ *     kernel void attention_split(batch, q, keys, values, layer_offset, head_blocks, scale, partials, arrived, out)
  *     kernel void attention_whole(batch, q, keys, values, layer_offset, head_blocks, scale, out)
  *
  * Work-groups: as attention.cl's. Local size: SUB_GROUP * 8.
@@ -10,7 +9,8 @@
  *          -D SPLIT=0|1       1: attention_split, 0: attention_whole
  *          -D ROWS=n          attention_split: 1. Else ROWS * N_HEAD / N_HEAD_KV should not exceed 32, 16 in sub-groups
  *                             of 8.
- *                             Local memory: about ROWS * N_HEAD / N_HEAD_KV * (4 * HEAD_DIM + 700) bytes
+ *                             Local memory: about ROWS * N_HEAD / N_HEAD_KV * (4 * HEAD_DIM + 700) bytes, with
+ *                             attention_split 520 more
  * Result: KV=16: queries and softmax's weights are each the sum of two f16 terms, within 2^-21 of what they are; sums are
  * in f32 in the order of the instructions. A row's result does not depend on ROWS, on the entry, or on other rows.
  * KV=8: exactly cpu/ref's. Queries and weights are integers of 16 bits there, here a signed high byte and an unsigned low
@@ -27,9 +27,6 @@
  *     3_values.cl    the chunk's values times their weights (weigh_values), and who makes which
  *     4_kernels.cl   the two kernels, and how chunks meet */
 #define GROUPS  8 /* sub-groups of a work-group, and blocks of keys of a chunk */
-#define WG      (SUB_GROUP * GROUPS)
-#define SHARING (N_HEAD / N_HEAD_KV) /* query heads of a key head */
-#define QUERIES (ROWS * SHARING)
 #define TERMS   2
 #if KV == 8
 #define HALVES 2 /* 16 dimensions each, of a block */
@@ -112,7 +109,6 @@ typedef struct {
     uint n_keys[TILES * M]; /* of the chunk, up to 128 */
 } work;
 
-#define FOR_ITEMS(i, n) for (uint i = get_local_id(0); i < (n); i += WG)
 #define ROW(vector, r)  (((private float *)&(vector))[r])
 #if SUB_GROUP == 16
 #define ROW_OF_A(vector, r) (((private ushort *)&(vector))[r])

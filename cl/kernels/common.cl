@@ -7,6 +7,7 @@
  *     4_parts.cl       the matrices of a linear layer's launch
  *     5_dense.cl       the same of dense ones
  *     6_terms.cl       activations become sums of 16-bit floats; it needs 2_quantize.cl, which needs 1_tiles.cl
+ *     7_attention.cl   sizes of attention's launches, and how its chunks of keys meet; it needs 3_kv.cl
  * The others stand alone behind this file, and none has anything where a program lacks its options.
  *
  * A program is this text followed by ONE other of this folder, built with
@@ -14,7 +15,8 @@
  *     -cl-fp32-correctly-rounded-divide-sqrt, or where the device does not take that -D ROUND_DIVISION=1,
  *     and the -D options that the other text names
  *
- * in OpenCL C 1.2, or 3.0 with DOT or MATRIX (not all devices declare those functions in 1.2),
+ * in OpenCL C 1.2, or 3.0 with DOT or MATRIX (not all devices declare those functions in 1.2) and for attention_split, whose
+ * work-groups meet, where the device has it,
  * and never with fast-math options: the kernels compute the same sequences of IEEE operations as cpu/ref, so that a
  * device gives the same numbers as the CPU, bit for bit. What is not exact says so.
  *

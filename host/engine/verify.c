@@ -2,7 +2,9 @@
 
 #include "host/engine/shares.h"
 
+#include "host/base/half.h"
 #include "host/base/memory.h"
+#include "host/kernel/kv.h"
 #include "host/kernel/op.h"
 
 #include <math.h>
@@ -17,13 +19,14 @@ static const double tolerance = 1e-4;      /* squared error, as a part of the CP
 static const double bf16_tolerance = 1e-2; /* where values between ops have 8 bits, and more codes become neighbours */
 
 /* Rows in a batch, in a plan that may take as many as a prompt's do, so that it has the same kernels; then one by
- * itself. */
-enum { BATCH = 5, BATCH_MOST = 512, N_ROWS = BATCH + 1, N_CTX = 16 };
+ * itself, behind so many keys that a GPU's work-groups divide them, and merge what they have made. */
+enum { BATCH = 5, BATCH_MOST = 512, N_ROWS = BATCH + 1, POSITION = 150, N_CTX = 160 };
 
 /* One of the two that are compared. */
 typedef struct side {
     const crumb_backend *backend;
     crumb_device *device;
+    crumb_kv_params kv_params;
     crumb_kv_cache *kv;
     crumb_op *ops;
     const crumb_value_info *values;
@@ -42,7 +45,8 @@ typedef struct verifier {
     bool embeds;  /* divided: the layer's input is what the CPU would have embedded */
     void **owned; /* what the CPU's ops name in their stead */
     size_t n_owned, owned_capacity;
-    float *x; /* [N_ROWS][hidden]: the layer's input, as the device has made it, where it has run the one before */
+    float *x;   /* [N_ROWS][hidden]: the layer's input, as the device has made it, where it has run the one before */
+    void *past; /* what lies in a layer's cache before its first row: N_CTX keys and values of all heads */
     crumb_row rows[N_ROWS];
     double tolerance, worst; /* worst: the largest error of a layer */
     crumb_error *err;
@@ -314,6 +318,17 @@ static crumb_status take_whole(verifier *v) {
     return CRUMB_OK;
 }
 
+static crumb_kv_range range_of(const side *s, uint32_t layer) {
+    return (crumb_kv_range){
+        .layer = layer, .n_layers = 1, .n_heads = s->kv_params.n_head_kv, .n_positions = s->kv_params.n_ctx};
+}
+
+static crumb_status fill_cache(const verifier *v, const side *s, uint32_t layer) {
+    const crumb_kv_range range = range_of(s, layer);
+    if (layer == s->kv_params.n_layers) return CRUMB_OK; /* the head */
+    return s->backend->device.kv_write(s->device, s->kv, &range, v->past, v->err);
+}
+
 static crumb_status verify_layer(verifier *v, uint32_t layer) {
     free_parts(v);
     crumb_graph_free(&v->graph);
@@ -323,21 +338,23 @@ static crumb_status verify_layer(verifier *v, uint32_t layer) {
     CRUMB_TRY(v->graph.status);
     CRUMB_TRY(v->m->divided ? make_parts(v, &out) : take_whole(v));
     for (size_t i = 0; i < v->n_ops; i++) CRUMB_TRY(copy_weights(v, &v->cpu.ops[i]));
+    CRUMB_TRY(fill_cache(v, &v->gpu, layer));
+    CRUMB_TRY(fill_cache(v, &v->cpu, layer));
     CRUMB_TRY(verify_rows(v, layer, out, 0, BATCH));
     return verify_rows(v, layer, out, BATCH, N_ROWS - BATCH);
 }
 
 static crumb_status begin_side(verifier *v, side *s) {
     const crumb_hparams *h = &v->m->net.hparams;
-    const crumb_kv_params kv = {.n_layers = h->num_hidden_layers,
-                                .n_sequences = 1,
-                                .n_ctx = N_CTX,
-                                .n_head_kv = v->m->divided && h->num_key_value_heads > 1
-                                                 ? crumb_share_heads(h, v->m->split)
-                                                 : h->num_key_value_heads,
-                                .head_dim = h->head_dim};
+    s->kv_params =
+        (crumb_kv_params){.n_layers = h->num_hidden_layers,
+                          .n_sequences = 1,
+                          .n_ctx = N_CTX,
+                          .n_head_kv = v->m->divided && h->num_key_value_heads > 1 ? crumb_share_heads(h, v->m->split)
+                                                                                   : h->num_key_value_heads,
+                          .head_dim = h->head_dim};
     uint64_t n_bytes;
-    return s->backend->device.kv_create(s->device, &kv, &s->kv, &n_bytes, v->err);
+    return s->backend->device.kv_create(s->device, &s->kv_params, &s->kv, &n_bytes, v->err);
 }
 
 static void end_side(side *s) {
@@ -345,19 +362,38 @@ static void end_side(side *s) {
     if (s->kv) s->backend->device.kv_destroy(s->device, s->kv);
 }
 
-static crumb_status verify_all(verifier *v) {
+/* Keys and values up to 1/4: scores of all have a part in what a row makes of them. */
+static crumb_status make_past(verifier *v) {
+    const crumb_kv_range range = range_of(&v->gpu, 0);
+    const uint64_t n = crumb_kv_range_bytes(&v->gpu.kv_params, &range) / sizeof(uint16_t);
+    CRUMB_TRY(crumb_calloc(n, sizeof(uint16_t), "checking the device's kernels", &v->past, v->err));
+    for (uint64_t i = 0, noise = 1; i < n; i++) {
+        noise = noise * 6364136223846793005 + 1442695040888963407;
+        ((uint16_t *)v->past)[i] = crumb_f32_to_f16((float)(noise >> 40) * 0x1p-25f - 0.25f);
+    }
+    return CRUMB_OK;
+}
+
+static crumb_status make_inputs(verifier *v) {
     const crumb_hparams *h = &v->m->net.hparams;
-    const crumb_device_params cpu = {.n_threads = v->m->units[0].info.n_threads};
     void *memory;
     CRUMB_TRY(crumb_calloc(N_ROWS, h->hidden_size * sizeof(float), "checking the device's kernels", &memory, v->err));
     v->x = memory;
     for (size_t i = 0; i < N_ROWS * (size_t)h->hidden_size; i++) v->x[i] = (float)(i * 7919 % 255) / 127 - 1;
     for (uint32_t i = 0; i < N_ROWS; i++)
-        v->rows[i] =
-            (crumb_row){.token = (int32_t)((i * 7919u + 1) % h->vocab_size), .position = i, .wants_output = true};
+        v->rows[i] = (crumb_row){.token = (int32_t)((i * 7919u + 1) % h->vocab_size),
+                                 .position = i < BATCH ? i : POSITION,
+                                 .wants_output = true};
+    return make_past(v);
+}
+
+static crumb_status verify_all(verifier *v) {
+    const crumb_hparams *h = &v->m->net.hparams;
+    const crumb_device_params cpu = {.n_threads = v->m->units[0].info.n_threads};
     CRUMB_TRY(crumb_backend_cpu.device.open(&cpu, &v->cpu.device, v->err));
     CRUMB_TRY(begin_side(v, &v->gpu));
     CRUMB_TRY(begin_side(v, &v->cpu));
+    CRUMB_TRY(make_inputs(v));
     for (uint32_t i = 0; i <= h->num_hidden_layers; i++) {
         const uint8_t *unit = v->m->places[i].unit;
         if (unit[CRUMB_PHASE_PREFILL] == 0 || unit[CRUMB_PHASE_DECODE] == 0) CRUMB_TRY(verify_layer(v, i));
@@ -384,5 +420,6 @@ crumb_status crumb_engine_verify(crumb_model *m, crumb_error *err) {
     free_owned(&v);
     free((void *)v.owned);
     free(v.x);
+    free(v.past);
     return status;
 }

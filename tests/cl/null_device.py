@@ -102,7 +102,7 @@ def check_kernels(prefix, folder, device):
     small = ["--device", "gpu0", "--filter", "linear_u2_gemv__dp4a", "--bits", "1.58", "--shape", "48x256x1"]
     test = crumb(prefix, folder, device, "kernels", "test", *small)
     assert test.returncode == 6 and "FAILED" in test.stdout and "y[0][0] is 0x0p+0" in test.stdout, test.stdout + test.stderr
-    for op in ("gated", "attention_merge"):
+    for op in ("gated", "attention_split"):
         test = crumb(prefix, folder, device, "kernels", "test", "--device", "gpu0", "--filter", op)
         assert test.returncode == 6 and re.search(rf"{op} +FAILED .*\n  .*again: ", test.stdout), test.stdout + test.stderr
     perf = crumb(prefix, folder, device, "kernels", "perf", *small)

@@ -16,8 +16,8 @@ from told import tell
 SOURCE = Path(__file__).resolve().parents[1] / "oracle/checkpoints/llama-q4_0+order"
 IS_GPU = os.environ.get("CRUMB_CLAIM") == "gpu"
 N_LAYERS, N_HEADS, GROUP = 2, 4, 32
-# Of a layer: rotation with storing; attention and its merging; queries, keys and values; o; gate, up and their gate; down.
-REST, LINEAR = 1 + 2, 4
+# Of a layer: rotation with storing; attention; queries, keys and values; o; gate, up and their gate; down.
+REST, LINEAR = 1 + 1, 4
 
 
 def read_tensors(path):

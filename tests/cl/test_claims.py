@@ -60,6 +60,14 @@ class Claims(unittest.TestCase):
             self.assertEqual(done.stdout, self.crumb("--device", "cpu").stdout)
         self.assertRegex(self.devices(), r"kernels dp4a: .*\n  lowered to cl:portable by an earlier run: .*gpu0 .*'dp4a': layer 0 differs")
 
+    def test_work_groups_that_never_meet(self):
+        """Chunks of keys that nobody merges, on any rung: found out, since a row is checked behind several of them."""
+        self.environment |= {"CRUMB_CLAIM": "counts", "CL_CONFIG_CPU_VECTORIZER_MODE": "1"}
+        done = self.crumb("--device", "gpu0")
+        self.assertEqual((done.returncode, done.stdout), (6, ""), done.stderr)
+        for rung in ("dp4a", "portable"):
+            self.assertRegex(done.stderr, f"with its kernels '{rung}': layer 0 differs .* with 1 row, first at attention")
+
     def test_no_block_loads(self):
         """Matrix instructions in sub-groups of 16 without 2D block loads: only kernels that do without are tried."""
         self.environment["CRUMB_CLAIM"] = "dpas"

@@ -15,8 +15,8 @@ from told import tell
 MODELS = Path(__file__).resolve().parents[1] / "oracle/models"
 IS_GPU = os.environ.get("CRUMB_CLAIM") == "gpu"
 N_LAYERS = 2
-# Of a layer: rotation with storing; attention and its merging; five linear launches, which codes are made for.
-REST, LINEAR = 1 + 2, 5
+# Of a layer: rotation with storing; attention; five linear launches, which codes are made for.
+REST, LINEAR = 1 + 1, 5
 
 
 class Gguf:

@@ -19,7 +19,8 @@ const crumb_xe_batch crumb_xe_batches[CRUMB_XE_BATCHES] = {
     {1, {{0, 299}}},
     {3, {{2, 127}, {0, 128}, {1, 5}}},
     {7, {{0, 124}, {0, 125}, {0, 126}, {0, 127}, {0, 128}, {0, 129}, {0, 130}}},
-    {6, {{1, 7}, {1, 8}, {2, 255}, {2, 256}, {2, 257}, {0, 0}}}};
+    {6, {{1, 7}, {1, 8}, {2, 255}, {2, 256}, {2, 257}, {0, 0}}},
+    {2, {{2, 4299}, {1, 130}}}};
 
 cl_mem crumb_xe_batch_buffer(int b) {
     uint32_t batch[4 + 4 * CRUMB_XE_MAX_ROWS] = {crumb_xe_batches[b].n, 0, 0, 1};
@@ -142,6 +143,8 @@ static void attend_exactly(const crumb_xe_heads *s, const char *keys, const char
     for (uint32_t d = 0; d < s->head_dim; d++) out[d] /= sum;
 }
 
+static const uint32_t no_arrived[256]; /* [row][head] of keys */
+
 static cl_mem bf16_buffer(const float *x, size_t n) {
     uint16_t *narrow = malloc(n * sizeof *narrow);
     assert_non_null(narrow);
@@ -176,12 +179,13 @@ void crumb_xe_attention_create(crumb_xe_attention *c, const crumb_xe_cache *cach
     c->bq = crumb_xe_buffer(&crumb_xe_tested, c->q, c->n_q * 4);
     c->bq_bf16 = bf16_buffer(c->q, c->n_q);
     c->partials = crumb_xe_buffer(&crumb_xe_tested, NULL, (size_t)c->n * s->n_head * c->chunks * (s->head_dim + 2) * 4);
+    assert_true(c->n * s->n_head_kv <= sizeof no_arrived / sizeof *no_arrived);
+    c->arrived = crumb_xe_buffer(&crumb_xe_tested, no_arrived, sizeof no_arrived);
     c->out = crumb_xe_buffer(&crumb_xe_tested, NULL, c->n_q * 4);
 }
 
 void crumb_xe_attention_destroy(crumb_xe_attention *c) {
-    cl_mem all[] = {c->batch, c->bq, c->bq_bf16, c->partials, c->out};
-    for (int i = 0; i < 5; i++) clReleaseMemObject(all[i]);
+    crumb_xe_release(6, (cl_mem[]){c->batch, c->bq, c->bq_bf16, c->partials, c->arrived, c->out});
     free(c->q), free(c->want), free(c->got), free(c->exact);
 }
 
@@ -191,7 +195,7 @@ static cl_kernel attention_kernel(const crumb_xe_attention *c, const crumb_cl_ke
     static const char quickly[] = " -cl-opt-disable";
     char options[CRUMB_CL_OPTIONS_MAX + sizeof quickly];
     const crumb_cl_heads heads = {c->s->type, c->s->head_dim, c->s->n_head, c->s->n_head_kv};
-    crumb_cl_attention_options(row, &heads, rows, options);
+    crumb_cl_attention_options(row, &heads, rows, crumb_cl_standard(crumb_xe_tested.version), options);
     if (row->sub_group) strcat(options, quickly);
     return crumb_xe_kernel(&crumb_xe_tested, row->file, options, row->sub_group != 0, row->entry);
 }
@@ -212,17 +216,23 @@ static void read_results(crumb_xe_attention *c) {
     free(narrow);
 }
 
+/* All work-groups have met. */
+static void check_arrived(const crumb_xe_attention *c) {
+    uint32_t arrived[sizeof no_arrived / sizeof *no_arrived];
+    crumb_xe_read(&crumb_xe_tested, c->arrived, arrived, sizeof arrived);
+    assert_memory_equal(arrived, no_arrived, sizeof arrived);
+}
+
 void crumb_xe_run_split(crumb_xe_attention *c, const crumb_cl_kernel *row) {
     const uint64_t offset = (uint64_t)crumb_xe_layer_bytes(c->s) * CRUMB_XE_LAYER;
-    cl_kernel split = attention_kernel(c, row, 1),
-              merge = attention_kernel(c, crumb_cl_kernel_of(CRUMB_CL_ATTENTION_MERGE, c->bf16), 1);
-    crumb_xe_args(split, 0, "bbbboufbb", c->batch, queries_of(c), c->cache->bkeys, c->cache->bvalues, offset,
-                  (uint32_t)CRUMB_XE_HEAD_BLOCKS, (double)c->scale, c->partials, c->out);
-    crumb_xe_run(&crumb_xe_tested, split, row->local_size, c->chunks, c->s->n_head_kv, c->n + 1);
-    crumb_xe_args(merge, 0, "bubb", c->batch, c->chunks, c->partials, c->out);
-    if (c->chunks > 1) crumb_xe_run(&crumb_xe_tested, merge, 128, c->s->n_head, c->n + 1, 1);
+    cl_kernel split = attention_kernel(c, row, 1);
+    crumb_xe_args(split, 0, "bbbboufbbb", c->batch, queries_of(c), c->cache->bkeys, c->cache->bvalues, offset,
+                  (uint32_t)CRUMB_XE_HEAD_BLOCKS, (double)c->scale, c->partials, c->arrived, c->out);
+    for (int i = 0; i < 2; i++)
+        crumb_xe_run(&crumb_xe_tested, split, row->local_size, c->chunks, c->s->n_head_kv, c->n + 1);
     read_results(c);
-    clReleaseKernel(split), clReleaseKernel(merge);
+    check_arrived(c);
+    clReleaseKernel(split);
 }
 
 void crumb_xe_run_whole(crumb_xe_attention *c, const crumb_cl_kernel *row, uint32_t rows) {

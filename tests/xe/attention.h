@@ -9,11 +9,11 @@
 enum {
     CRUMB_XE_MAX_ROWS = 7,
     CRUMB_XE_SEQUENCES = 3,
-    CRUMB_XE_CTX = 300,
+    CRUMB_XE_CTX = 4300, /* more chunks of keys than are merged together */
     CRUMB_XE_HEAD_BLOCKS = (CRUMB_XE_CTX + 15) / 16,
     CRUMB_XE_LAYER = 1, /* the one that is looked at */
     CRUMB_XE_LAYERS = 2,
-    CRUMB_XE_BATCHES = 5
+    CRUMB_XE_BATCHES = 6
 };
 
 typedef struct crumb_xe_heads {
@@ -62,13 +62,13 @@ typedef struct crumb_xe_attention {
     size_t n_q;
     float *q, *want, *got, scale;
     double *exact; /* NULL: of a cache that is not f16 */
-    cl_mem batch, bq, bq_bf16, partials, out;
+    cl_mem batch, bq, bq_bf16, partials, arrived, out;
     bool bf16; /* what kernels read and write now; queries fit it if they did when the case was made */
 } crumb_xe_attention;
 void crumb_xe_attention_create(crumb_xe_attention *c, const crumb_xe_cache *cache, int b, bool bf16);
 void crumb_xe_attention_destroy(crumb_xe_attention *c);
 
-/* Into c->got. Split over the keys and merged; one chunk needs no merging. */
+/* Into c->got. Split over the keys and merged, twice: a launch leaves no chunk counted, or the next would miss one. */
 void crumb_xe_run_split(crumb_xe_attention *c, const crumb_cl_kernel *row);
 /* A work-group takes `rows` through all keys. */
 void crumb_xe_run_whole(crumb_xe_attention *c, const crumb_cl_kernel *row, uint32_t rows);

@@ -54,6 +54,7 @@ bool crumb_xe_open(crumb_xe_device *out) {
     *out = (crumb_xe_device){0};
     if (!first_device(&out->id)) return false;
     check(clGetDeviceInfo(out->id, CL_DEVICE_NAME, sizeof out->name, out->name, NULL), "CL_DEVICE_NAME");
+    check(clGetDeviceInfo(out->id, CL_DEVICE_VERSION, sizeof out->version, out->version, NULL), "CL_DEVICE_VERSION");
     check(clGetDeviceInfo(out->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL), "CL_DEVICE_LOCAL_MEM_SIZE");
     out->local_bytes = local;
     out->sub_groups = has_extension(out->id, "cl_intel_subgroups");

@@ -14,7 +14,7 @@ typedef struct crumb_xe_device {
     cl_device_id id;
     cl_context context;
     cl_command_queue queue;
-    char name[128];
+    char name[128], version[128];
     bool sub_groups; /* has Intel's sub-groups: block reads, and a linker for the software builtins */
     bool dot;        /* cl_khr_integer_dot_product */
     uint64_t local_bytes;

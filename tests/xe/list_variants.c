@@ -102,7 +102,7 @@ static void print_attention(const crumb_cl_kernel *kernel) {
             continue;
         const uint32_t whole = crumb_cl_attention_rows(kernel, &all[i], &target);
         const uint32_t rows = kernel->op == CRUMB_CL_ATTENTION_WHOLE ? whole : 1;
-        crumb_cl_attention_options(kernel, &all[i], rows, options);
+        crumb_cl_attention_options(kernel, &all[i], rows, crumb_cl_standard("OpenCL 3.0"), options);
         printf("%s\t%s\t0\t%u\t%u\t0\t%u\t%u\t%u\t%d\theads%u%s\t%s\t%s\t%s %s%s\n", kernel->name,
                crumb_cl_rung_name(kernel->rung), kernel->sub_group, kernel->registers, rows, kernel->local_size,
                kernel->max_n, kernel->rank, all[i].head_dim, all[i].kv == CRUMB_KV_Q8 ? "-q8" : "", kernel->file,

@@ -28,13 +28,12 @@ static bool takes(int index, int batch) {
     return !small || (index % 4 < 2 ? batch == 2 : index == 7 && batch == 0);
 }
 
-static cl_kernel kernel_of(const crumb_xe_heads *s, const char *file, const char *entry, int rows) {
+static cl_kernel rope_kernel(const crumb_xe_heads *s) {
     char options[200];
     snprintf(options, sizeof options,
-             "-D HEAD_DIM=%u -D KV=%d -D N_HEAD=%u -D N_HEAD_KV=%u -D DIMS=%u -D PAIRING=%d -D STORE=1 -D ROWS=%d",
-             s->head_dim, s->type == CRUMB_KV_Q8 ? 8 : 16, s->n_head, s->n_head_kv, s->dims,
-             s->pairing == CRUMB_ROPE_HALVES, rows);
-    return crumb_xe_kernel(&crumb_xe_tested, file, options, false, entry);
+             "-D HEAD_DIM=%u -D KV=%d -D N_HEAD=%u -D N_HEAD_KV=%u -D DIMS=%u -D PAIRING=%d -D STORE=1", s->head_dim,
+             s->type == CRUMB_KV_Q8 ? 8 : 16, s->n_head, s->n_head_kv, s->dims, s->pairing == CRUMB_ROPE_HALVES);
+    return crumb_xe_kernel(&crumb_xe_tested, "rope.cl", options, false, "rope_store");
 }
 
 static void check_cache(const char *got, const char *want, size_t n_bytes, const crumb_xe_heads *s, const char *what) {
@@ -87,7 +86,7 @@ static void compare_rope(const crumb_xe_heads *s, int b, int norms) {
            bvalues = crumb_xe_buffer(&crumb_xe_tested, values, cache_bytes);
     cl_mem bq_norm = q_norm ? crumb_xe_buffer(&crumb_xe_tested, q_norm, s->head_dim * 4) : NULL,
            bk_norm = k_norm ? crumb_xe_buffer(&crumb_xe_tested, k_norm, s->head_dim * 4) : NULL;
-    cl_kernel kernel = kernel_of(s, "rope.cl", "rope_store", 1);
+    cl_kernel kernel = rope_kernel(s);
     crumb_xe_args(kernel, 0, "bbbbbbboubfbf", batch, bq, bk, bv, bt, bkeys, bvalues,
                   (uint64_t)crumb_xe_layer_bytes(s) * CRUMB_XE_LAYER, (uint32_t)CRUMB_XE_HEAD_BLOCKS, bq_norm,
                   (double)NORM_EPS, bk_norm, (double)NORM_EPS);

@@ -218,7 +218,7 @@ static cJSON *gpu_json(const crumb_device_listing *l, const speeds *s, double to
     else
         add_figure(o, "exchange_us", 2 * s->launch_us + (discrete ? 6 : 1),
                    "estimated: two launches and the way between; no memory that both see");
-    add_kernels(o, s, 7);
+    add_kernels(o, s, 6);
     return o;
 }
 

@@ -1,5 +1,5 @@
-/* attention_matrix.cl: the kernels. Decoding has a chunk per work-group, whose results attention_merge (attention.cl)
- * joins; for a prompt's rows a work-group takes all chunks, one after the other. */
+/* attention_matrix.cl: the kernels. Decoding has a chunk per work-group, and the last one merges them
+ * (common/7_attention.cl); for a prompt's rows a work-group takes all chunks, one after the other. */
 
 /* ---- decode: a chunk per work-group ------------------------------------------------------------------------------- */
 
@@ -10,13 +10,15 @@
 ATTRIBUTES kernel void attention_split(global const crumb_batch *batch, global const crumb_value *q,
                                        global const uchar *keys, global const uchar *values, ulong layer_offset,
                                        uint head_blocks, float scale, global float *partials,
-                                       global crumb_result *out) {
+                                       global uint *arrived, global crumb_result *out) {
     local work s;
+    local merging all;
     uint chunk = get_group_id(0), kv_head = get_group_id(1), n = get_group_id(2), chunks = get_num_groups(0);
     uint group = get_local_id(0) / SUB_GROUP, lane = get_sub_group_local_id();
     if (n >= batch->n_rows) return;
     crumb_row row = ROWS_OF(batch)[n];
-    if (chunk * KV_CHUNK > row.position) return;
+    uint end = row.position / KV_CHUNK + 1;
+    if (chunk >= end) return;
     uint n_keys = min((uint)KV_CHUNK, row.position + 1 - chunk * KV_CHUNK);
     FOR_ITEMS(i, TILES * M) s.n_keys[i] = n_keys;
     load_queries(q, n, 1, kv_head, &s);
@@ -32,21 +34,22 @@ ATTRIBUTES kernel void attention_split(global const crumb_batch *batch, global c
             UR for (uint r = 0; r < M; r++) {
                 uint query = (tile0 + t) * M + r;
                 if (query >= QUERIES) continue;
-                size_t at = (size_t)n * N_HEAD + kv_head * SHARING + query;
-                if (chunks == 1)
+                size_t at = ((size_t)n * N_HEAD + kv_head * SHARING + query) * HEAD_DIM;
+                global float *to = partials + partial_at(n, kv_head, query, chunks, chunk);
+                if (end == 1)
                     UR for (uint c = 0; c < COLUMNS; c++)
-                        out[at * HEAD_DIM + dim_of(block, lane, c)] = TO_RESULT(ROW(sums[t][c], r) * crumb_divide(1, s.l[query]));
+                        out[at + dim_of(block, lane, c)] = TO_RESULT(ROW(sums[t][c], r) * crumb_divide(1, s.l[query]));
                 else
-                    UR for (uint c = 0; c < COLUMNS; c++)
-                        partials[(at * chunks + chunk) * (HEAD_DIM + 2) + dim_of(block, lane, c)] = ROW(sums[t][c], r);
+                    UR for (uint c = 0; c < COLUMNS; c++) put_partial(to + dim_of(block, lane, c), ROW(sums[t][c], r));
             }
     }
-    if (chunks == 1) return;
+    if (end == 1) return;
     FOR_ITEMS(i, QUERIES) {
-        size_t at = ((size_t)n * N_HEAD + kv_head * SHARING + i) * chunks + chunk;
-        partials[at * (HEAD_DIM + 2) + HEAD_DIM] = s.m[i];
-        partials[at * (HEAD_DIM + 2) + HEAD_DIM + 1] = s.l[i];
+        global float *to = partials + partial_at(n, kv_head, i, chunks, chunk) + HEAD_DIM;
+        put_partial(to, s.m[i]);
+        put_partial(to + 1, s.l[i]);
     }
+    meet(partials, arrived, n, kv_head, chunks, end, out, &all);
 }
 #else
 
