@@ -69,7 +69,7 @@ struct crumb_plan {
     crumb_cl_meetings meetings;
     crumb_cl_copies copies;
     crumb_cl_memory batch, q, sx, qsum; /* the batch; quantized activations */
-    crumb_cl_memory partials, arrived;  /* of attention's chunks (7_attention.cl); arrived: zeros between launches */
+    crumb_cl_memory partials, arrived;  /* of attention's chunks (7_attention.cl) */
     crumb_cl_memory keys[2];            /* what TOP's launches hand on */
     crumb_cl_memory scratch;            /* with USM all of these and values lie in it, if the device takes it at once */
     uint64_t scratch_bytes;
@@ -79,6 +79,7 @@ struct crumb_plan {
     uint32_t n_vocab;
     bool has_select, has_attention;
     uint32_t chunks, max_chunks; /* of keys: what launches are set for; what partials hold */
+    bool none_arrived;           /* no chunk is counted: launches leave it so, but not where a replay has failed */
 
     crumb_cl_batch *host_batch; /* where the device shares the machine's memory kernels read it, else a copy */
     crumb_value result;         /* what a replay reads by itself: the last op's */

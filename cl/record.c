@@ -206,16 +206,6 @@ static crumb_status take_host_memory(crumb_cl_recorder *r, crumb_error *err) {
     return CRUMB_OK;
 }
 
-/* No chunk has arrived; those that meet leave it so. */
-static crumb_status clear_arrived(crumb_plan *p, crumb_error *err) {
-    void *zeros;
-    if (!p->arrived.n_bytes) return CRUMB_OK;
-    CRUMB_TRY(crumb_calloc(1, p->arrived.n_bytes, "a plan's attention", &zeros, err));
-    const crumb_status status = crumb_cl_memory_write(p->device, &p->arrived, zeros, p->arrived.n_bytes, err);
-    free(zeros);
-    return status;
-}
-
 /* Attention's work-groups for few rows take chunks of keys. */
 static void wish_chunks(crumb_cl_recorder *r, const shared_bytes *most) {
     crumb_plan *p = r->p;
@@ -243,8 +233,7 @@ static crumb_status take_memory(crumb_cl_recorder *r, const shared_bytes *most, 
         CRUMB_TRY(crumb_calloc(p->kv->params.n_sequences, sizeof *p->next_position, "a plan", &memory, err));
         p->next_position = memory;
     }
-    CRUMB_TRY(grant(r, err));
-    return clear_arrived(p, err);
+    return grant(r, err);
 }
 
 /* ---- ops ----------------------------------------------------------------------------------------------------- */

@@ -306,9 +306,9 @@ uint32_t crumb_cl_attention_rows(const crumb_cl_kernel *kernel, const crumb_cl_h
 
 void crumb_cl_attention_options(const crumb_cl_kernel *kernel, const crumb_cl_heads *h, uint32_t rows,
                                 const char *standard, char *out) {
-    const bool meets = kernel->op == CRUMB_CL_ATTENTION_SPLIT && !kernel->sub_group;
+    const bool joins = kernel->op == CRUMB_CL_ATTENTION_SPLIT && !kernel->sub_group;
     snprintf(out, CRUMB_CL_OPTIONS_MAX, "%s%s -D HEAD_DIM=%u -D KV=%d -D N_HEAD=%u -D N_HEAD_KV=%u -D ROWS=%u",
-             meets ? standard : "", kernel->options, h->head_dim, h->kv == CRUMB_KV_Q8 ? 8 : 16, h->n_head,
+             joins ? standard : "", kernel->options, h->head_dim, h->kv == CRUMB_KV_Q8 ? 8 : 16, h->n_head,
              h->n_head_kv, rows);
 }
 

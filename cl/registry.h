@@ -172,7 +172,7 @@ const char *crumb_cl_standard(const char *version);
 /* The longest text that the functions below write. */
 enum { CRUMB_CL_OPTIONS_MAX = 512 };
 /* What every program is built with, beside the options below. The language is OpenCL C 1.2, the default, but where a
- * row's own options say 3.0, and for work-groups that meet (ATTENTION_SPLIT) the newest of the device. */
+ * row's own options say 3.0, and for ATTENTION_SPLIT, whose work-groups join, the newest of the device. */
 #define CRUMB_CL_BUILD_OPTIONS "-cl-fp32-correctly-rounded-divide-sqrt"
 /* Instead of that on devices that lack it (dg2, tgllp): common.cl's crumb_divide. */
 #define CRUMB_CL_ROUND_DIVISION "-D ROUND_DIVISION=1"

@@ -157,8 +157,22 @@ static crumb_status run(crumb_plan *p, bool *fetched, crumb_error *err) {
     return code == CRUMB_CL_OK ? CRUMB_OK : failed(p, "starting a plan", code, err);
 }
 
+/* Before the first replay, and behind one that has failed, whose launches may still run and read the batch. */
+static crumb_status settle(crumb_plan *p, crumb_error *err) {
+    void *zeros;
+    if (p->none_arrived || !p->arrived.n_bytes) return CRUMB_OK;
+    const crumb_cl_code code = crumb_cl_queue_finish(p->device, p->device->queue);
+    if (code != CRUMB_CL_OK) return failed(p, "starting a plan", code, err);
+    CRUMB_TRY(crumb_calloc(1, p->arrived.n_bytes, "a plan's attention", &zeros, err));
+    const crumb_status status = crumb_cl_memory_write(p->device, &p->arrived, zeros, p->arrived.n_bytes, err);
+    free(zeros);
+    p->none_arrived = status == CRUMB_OK;
+    return status;
+}
+
 static crumb_status replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows, crumb_error *err) {
     bool fetched;
+    CRUMB_TRY(settle(p, err));
     fill_batch(p, rows, n_rows);
     set_chunks(p);
     CRUMB_TRY(run(p, &fetched, err));
@@ -197,6 +211,7 @@ crumb_status crumb_cl_plan_replay(crumb_plan *p, const crumb_row *rows, uint32_t
     p->n_rows = n_rows;
     crumb_status status = replay(p, rows, n_rows, err);
     if (status != CRUMB_OK) {
+        p->none_arrived = false;
         crumb_cl_meetings_drop(&p->meetings, p->device);
         p->n_rows = p->n_outputs = 0;
     }

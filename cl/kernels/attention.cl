@@ -20,8 +20,7 @@
  * Local size of all: 128.
  * Options: HEAD_DIM, KV (common.cl), -D N_HEAD=n, -D N_HEAD_KV=n,
  *          -D ROWS=n   1 for attention_split; else ROWS * N_HEAD / N_HEAD_KV should not exceed 16.
- *                      Local memory: about (ROWS * N_HEAD / N_HEAD_KV) * (12 * HEAD_DIM + 600) bytes,
- *                      with attention_split 520 more
+ *                      Local memory: about (ROWS * N_HEAD / N_HEAD_KV) * (12 * HEAD_DIM + 600) bytes
  * Result: exactly cpu/ref's: chunks, and the order of sums in them, are cpu/attention.h's. */
 #define LANES   (HEAD_DIM < WG ? ROUND_UP(HEAD_DIM, 16) : WG) /* items that divide a head's dimensions */
 #define PARTS   (WG / LANES)                                  /* and that divide the queries */
@@ -40,6 +39,7 @@ typedef struct {
     float w_scale[QUERIES];
 #endif
 } work;
+typedef char work_has_room_for_merging[sizeof(work) >= sizeof(merging) ? 1 : -1];
 
 /* Eight sums in the order of all kernels. */
 static float fold_lanes(local const float *s) {
@@ -236,7 +236,6 @@ attention_split(global const crumb_batch *batch, global const crumb_value *q, gl
                 global const uchar *values, ulong layer_offset, uint head_blocks, float scale,
                 global float *partials, global uint *arrived, global crumb_result *out) {
     local work s;
-    local merging all;
     uint chunk = get_group_id(0), kv_head = get_group_id(1), n = get_group_id(2), chunks = get_num_groups(0);
     if (n >= batch->n_rows) return;
     crumb_row row = ROWS_OF(batch)[n];
@@ -261,7 +260,7 @@ attention_split(global const crumb_batch *batch, global const crumb_value *q, gl
             put_partial(to + HEAD_DIM + 1, s.l[i]);
         }
     }
-    if (end > 1) meet(partials, arrived, n, kv_head, chunks, end, out, &all);
+    if (end > 1) join_chunks(partials, arrived, n, kv_head, chunks, end, out, (local merging *)&s);
 }
 #endif
 

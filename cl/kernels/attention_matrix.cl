@@ -9,8 +9,7 @@
  *          -D SPLIT=0|1       1: attention_split, 0: attention_whole
  *          -D ROWS=n          attention_split: 1. Else ROWS * N_HEAD / N_HEAD_KV should not exceed 32, 16 in sub-groups
  *                             of 8.
- *                             Local memory: about ROWS * N_HEAD / N_HEAD_KV * (4 * HEAD_DIM + 700) bytes, with
- *                             attention_split 520 more
+ *                             Local memory: about ROWS * N_HEAD / N_HEAD_KV * (4 * HEAD_DIM + 700) bytes
  * Result: KV=16: queries and softmax's weights are each the sum of two f16 terms, within 2^-21 of what they are; sums are
  * in f32 in the order of the instructions. A row's result does not depend on ROWS, on the entry, or on other rows.
  * KV=8: exactly cpu/ref's. Queries and weights are integers of 16 bits there, here a signed high byte and an unsigned low
@@ -25,7 +24,7 @@
  *     1_operands.cl  queries, put into local memory; keys and values as they come from the cache
  *     2_keys.cl      a chunk's scores, and the weights that softmax makes of them (weigh_keys)
  *     3_values.cl    the chunk's values times their weights (weigh_values), and who makes which
- *     4_kernels.cl   the two kernels, and how chunks meet */
+ *     4_kernels.cl   the two kernels, and how chunks are merged */
 #define GROUPS  8 /* sub-groups of a work-group, and blocks of keys of a chunk */
 #define TERMS   2
 #if KV == 8
@@ -108,6 +107,7 @@ typedef struct {
     float down[TILES * M];
     uint n_keys[TILES * M]; /* of the chunk, up to 128 */
 } work;
+typedef char work_has_room_for_merging[sizeof(work) >= sizeof(merging) ? 1 : -1];
 
 #define ROW(vector, r)  (((private float *)&(vector))[r])
 #if SUB_GROUP == 16

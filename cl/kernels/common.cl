@@ -7,7 +7,7 @@
  *     4_parts.cl       the matrices of a linear layer's launch
  *     5_dense.cl       the same of dense ones
  *     6_terms.cl       activations become sums of 16-bit floats; it needs 2_quantize.cl, which needs 1_tiles.cl
- *     7_attention.cl   sizes of attention's launches, and how its chunks of keys meet; it needs 3_kv.cl
+ *     7_attention.cl   sizes of attention's launches, and how its chunks of keys are merged; it needs 3_kv.cl
  * The others stand alone behind this file, and none has anything where a program lacks its options.
  *
  * A program is this text followed by ONE other of this folder, built with
@@ -15,10 +15,10 @@
  *     -cl-fp32-correctly-rounded-divide-sqrt, or where the device does not take that -D ROUND_DIVISION=1,
  *     and the -D options that the other text names
  *
- * in OpenCL C 1.2, or 3.0 with DOT or MATRIX (not all devices declare those functions in 1.2) and for attention_split, whose
- * work-groups meet, where the device has it,
- * and never with fast-math options: the kernels compute the same sequences of IEEE operations as cpu/ref, so that a
- * device gives the same numbers as the CPU, bit for bit. What is not exact says so.
+ * in OpenCL C 1.2, in 3.0 with DOT or MATRIX (not all devices declare those functions in 1.2), and of attention_split, whose
+ * work-groups merge what others of the launch have made, in the newest that the device has; and never with fast-math options:
+ * the kernels compute the same sequences of IEEE operations as cpu/ref, so that a device gives the same numbers as the CPU, bit
+ * for bit. What is not exact says so.
  *
  * Conventions of all kernels
  *   batch        crumb_batch in device memory: 16 bytes, then one crumb_row per row. It alone changes between replays.

@@ -68,7 +68,7 @@ typedef struct crumb_xe_attention {
 void crumb_xe_attention_create(crumb_xe_attention *c, const crumb_xe_cache *cache, int b, bool bf16);
 void crumb_xe_attention_destroy(crumb_xe_attention *c);
 
-/* Into c->got. Split over the keys and merged, twice: a launch leaves no chunk counted, or the next would miss one. */
+/* Into c->got. Split over the keys and merged, twice, to the same bits. */
 void crumb_xe_run_split(crumb_xe_attention *c, const crumb_cl_kernel *row);
 /* A work-group takes `rows` through all keys. */
 void crumb_xe_run_whole(crumb_xe_attention *c, const crumb_cl_kernel *row, uint32_t rows);

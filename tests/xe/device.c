@@ -55,6 +55,7 @@ bool crumb_xe_open(crumb_xe_device *out) {
     if (!first_device(&out->id)) return false;
     check(clGetDeviceInfo(out->id, CL_DEVICE_NAME, sizeof out->name, out->name, NULL), "CL_DEVICE_NAME");
     check(clGetDeviceInfo(out->id, CL_DEVICE_VERSION, sizeof out->version, out->version, NULL), "CL_DEVICE_VERSION");
+    if (getenv("CRUMB_XE_VERSION")) snprintf(out->version, sizeof out->version, "%s", getenv("CRUMB_XE_VERSION"));
     check(clGetDeviceInfo(out->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL), "CL_DEVICE_LOCAL_MEM_SIZE");
     out->local_bytes = local;
     out->sub_groups = has_extension(out->id, "cl_intel_subgroups");
@@ -211,6 +212,10 @@ float *crumb_xe_random_floats(size_t n, float scale) {
 
 /* ---- buffers and launches ----------------------------------------------------------------------------------- */
 
+void crumb_xe_fill(crumb_xe_device *d, cl_mem buffer, size_t n_bytes) {
+    check(clEnqueueFillBuffer(d->queue, buffer, &(uint8_t){0xa5}, 1, 0, n_bytes, 0, NULL, NULL), "fill");
+}
+
 cl_mem crumb_xe_buffer(crumb_xe_device *d, const void *data, size_t n_bytes) {
     cl_int status;
     if (n_bytes == 0) return NULL;
@@ -219,7 +224,7 @@ cl_mem crumb_xe_buffer(crumb_xe_device *d, const void *data, size_t n_bytes) {
     if (data)
         check(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, n_bytes, data, 0, NULL, NULL), "write");
     else
-        check(clEnqueueFillBuffer(d->queue, buffer, &(uint8_t){0xa5}, 1, 0, n_bytes, 0, NULL, NULL), "fill");
+        crumb_xe_fill(d, buffer, n_bytes);
     return buffer;
 }
 

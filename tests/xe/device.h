@@ -14,9 +14,10 @@ typedef struct crumb_xe_device {
     cl_device_id id;
     cl_context context;
     cl_command_queue queue;
-    char name[128], version[128];
-    bool sub_groups; /* has Intel's sub-groups: block reads, and a linker for the software builtins */
-    bool dot;        /* cl_khr_integer_dot_product */
+    char name[128];
+    char version[128]; /* or what CRUMB_XE_VERSION says */
+    bool sub_groups;   /* has Intel's sub-groups: block reads, and a linker for the software builtins */
+    bool dot;          /* cl_khr_integer_dot_product */
     uint64_t local_bytes;
 } crumb_xe_device;
 
@@ -39,7 +40,8 @@ float *crumb_xe_random_floats(size_t n, float scale);
 
 /* A buffer of n_bytes with a copy of data, or of 0xa5 where data is NULL. n_bytes 0: NULL. */
 cl_mem crumb_xe_buffer(crumb_xe_device *d, const void *data, size_t n_bytes);
-void crumb_xe_release(size_t n, const cl_mem *buffers); /* NULL among them allowed */
+void crumb_xe_fill(crumb_xe_device *d, cl_mem buffer, size_t n_bytes); /* 0xa5 again */
+void crumb_xe_release(size_t n, const cl_mem *buffers);                /* NULL among them allowed */
 void crumb_xe_read(crumb_xe_device *d, cl_mem buffer, void *out, size_t n_bytes);
 
 /* Sets arguments from `first` on: b cl_mem (NULL allowed), u uint32_t, i int, f double as float, o uint64_t, l local

@@ -12,7 +12,6 @@ ATTRIBUTES kernel void attention_split(global const crumb_batch *batch, global c
                                        uint head_blocks, float scale, global float *partials,
                                        global uint *arrived, global crumb_result *out) {
     local work s;
-    local merging all;
     uint chunk = get_group_id(0), kv_head = get_group_id(1), n = get_group_id(2), chunks = get_num_groups(0);
     uint group = get_local_id(0) / SUB_GROUP, lane = get_sub_group_local_id();
     if (n >= batch->n_rows) return;
@@ -49,7 +48,7 @@ ATTRIBUTES kernel void attention_split(global const crumb_batch *batch, global c
         put_partial(to, s.m[i]);
         put_partial(to + 1, s.l[i]);
     }
-    meet(partials, arrived, n, kv_head, chunks, end, out, &all);
+    join_chunks(partials, arrived, n, kv_head, chunks, end, out, (local merging *)&s);
 }
 #else
 

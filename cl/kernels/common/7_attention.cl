@@ -14,17 +14,18 @@
 #endif
 #define SHARING     (N_HEAD / N_HEAD_KV) /* query heads of a key head */
 #define QUERIES     (ROWS * SHARING)
-#define MERGED      DIV_UP(SHARING * HEAD_DIM, WG) /* outputs of an item that merges */
-#define MERGED_MOST 32                             /* chunks whose factors are made together */
+#define OUTPUTS     DIV_UP(SHARING * HEAD_DIM, WG)     /* of an item that merges */
+#define LOADS       (OUTPUTS < 16 ? 16 / OUTPUTS : 1) /* chunks that it loads together */
+#define MOST_CHUNKS 32                                /* whose factors are made together */
 
 #define FOR_ITEMS(i, n) for (uint i = get_local_id(0); i < (n); i += WG)
 
 typedef struct {
-    float chunk_m[SHARING][MERGED_MOST], chunk_l[SHARING][MERGED_MOST];
-    float old[SHARING][MERGED_MOST], new[SHARING][MERGED_MOST]; /* factors of what is merged, and of the chunk */
+    float chunk_m[SHARING][MOST_CHUNKS], chunk_l[SHARING][MOST_CHUNKS];
+    float old[SHARING][MOST_CHUNKS], new[SHARING][MOST_CHUNKS]; /* factors of what is merged, and of the chunk */
     float m[SHARING], l[SHARING];                               /* of the chunks before */
     uint last;                                                  /* whether this work-group is */
-} merging;
+} merging; /* it lies where `work` was, so that as many work-groups fit an Xe-core */
 
 /* Where chunk `chunk` of the key head's query i leaves its outputs, then m, then l. */
 static size_t partial_at(uint row, uint kv_head, uint i, uint chunks, uint chunk) {
@@ -32,8 +33,8 @@ static size_t partial_at(uint row, uint kv_head, uint i, uint chunks, uint chunk
 }
 
 /* Partials, and whether this work-group, of the `end` whose partials are merged, arrives last; then it sees all of them, and
- * none is counted any more. OpenCL C 1.x has no order between work-groups, but its atomics are the whole device's: partials
- * that pass through them lie in no cache of a part of it, and fences keep a work-item's in their order. */
+ * none is counted any more. OpenCL C 1.x, and 3.0 without these features, promises no order between work-groups; but devices
+ * do atomics of global memory where all work-groups see them. So partials pass through these, and each is waited for. */
 #if __OPENCL_C_VERSION__ == 200 || (defined(__opencl_c_atomic_order_acq_rel) && defined(__opencl_c_atomic_scope_device))
 static void put_partial(global float *p, float x) {
     *p = x;
@@ -55,7 +56,7 @@ static bool arrives_last(global uint *arrived, uint end, local merging *s) {
 }
 #else
 static void put_partial(global float *p, float x) {
-    atomic_xchg((volatile global float *)p, x);
+    if (as_uint(atomic_xchg((volatile global float *)p, x)) == 0) mem_fence(CLK_GLOBAL_MEM_FENCE); /* to ask is to wait */
 }
 static float get_partial(global float *p) {
     return as_float(atomic_or((volatile global uint *)p, 0u));
@@ -90,49 +91,72 @@ static void make_factors(global float *partials, uint chunks, uint n, local merg
         s->new[i][c] = crumb_exp(own - most);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    FOR_ITEMS(i, SHARING)
+    FOR_ITEMS(i, SHARING) {
+        float m = s->m[i], l = s->l[i];
         for (uint c = 0; c < n; c++) {
-            s->m[i] = fmax(s->m[i], s->chunk_m[i][c]);
-            s->l[i] = s->l[i] * s->old[i][c] + s->chunk_l[i][c] * s->new[i][c];
+            m = fmax(m, s->chunk_m[i][c]);
+            l = l * s->old[i][c] + s->chunk_l[i][c] * s->new[i][c];
         }
+        s->m[i] = m;
+        s->l[i] = l;
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* Which of the queries' outputs is the item's number k; the last one's where it has none. */
+static uint output_of(uint k) {
+    return min(k * WG + (uint)get_local_id(0), (uint)(SHARING * HEAD_DIM - 1));
+}
+
+/* o: the item's outputs of chunks before; after that, with these n, whose factors are made. */
+static void add_outputs(global float *partials, uint chunks, uint n, local const merging *s, float o[OUTPUTS]) {
+    for (uint c = 0; c < n; c += LOADS) {
+        float x[LOADS][OUTPUTS];
+#pragma unroll
+        for (uint j = 0; j < LOADS; j++)
+#pragma unroll
+            for (uint k = 0; k < OUTPUTS; k++) {
+                size_t chunk = (size_t)(output_of(k) / HEAD_DIM) * chunks + min(c + j, n - 1);
+                x[j][k] = get_partial(partials + chunk * (HEAD_DIM + 2) + output_of(k) % HEAD_DIM);
+            }
+#pragma unroll
+        for (uint j = 0; j < LOADS; j++)
+#pragma unroll
+            for (uint k = 0; k < OUTPUTS; k++) {
+                uint i = output_of(k) / HEAD_DIM;
+                if (c + j < n) o[k] = fma(o[k], s->old[i][c + j], x[j][k] * s->new[i][c + j]);
+            }
+    }
 }
 
 /* A row's outputs of a key head's queries, from `end` chunks of each; with all items of the work-group. */
 static void merge_chunks(global float *partials, uint row, uint kv_head, uint chunks, uint end, global crumb_result *out,
                          local merging *s) {
-    float o[MERGED];
+    float o[OUTPUTS];
     partials += partial_at(row, kv_head, 0, chunks, 0);
+    out += ((size_t)row * N_HEAD + kv_head * SHARING) * HEAD_DIM;
 #pragma unroll
-    for (uint k = 0; k < MERGED; k++) o[k] = 0;
+    for (uint k = 0; k < OUTPUTS; k++) o[k] = 0;
     FOR_ITEMS(i, SHARING) {
         s->m[i] = -INFINITY;
         s->l[i] = 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint first = 0; first < end; first += MERGED_MOST) {
-        uint n = min((uint)MERGED_MOST, end - first);
+    for (uint first = 0; first < end; first += MOST_CHUNKS) {
+        uint n = min((uint)MOST_CHUNKS, end - first);
         make_factors(partials + (size_t)first * (HEAD_DIM + 2), chunks, n, s);
-        for (uint c = 0; c < n; c++)
-#pragma unroll
-            for (uint k = 0; k < MERGED; k++) {
-                uint at = min(k * WG + (uint)get_local_id(0), (uint)(SHARING * HEAD_DIM - 1)), i = at / HEAD_DIM;
-                float x = get_partial(partials + ((size_t)i * chunks + first + c) * (HEAD_DIM + 2) + at % HEAD_DIM);
-                o[k] = fma(o[k], s->old[i][c], x * s->new[i][c]);
-            }
+        add_outputs(partials + (size_t)first * (HEAD_DIM + 2), chunks, n, s, o);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 #pragma unroll
-    for (uint k = 0; k < MERGED; k++) {
-        uint at = k * WG + get_local_id(0), i = at / HEAD_DIM;
-        if (at < SHARING * HEAD_DIM)
-            out[((size_t)row * N_HEAD + kv_head * SHARING) * HEAD_DIM + at] = TO_RESULT(o[k] * crumb_divide(1, s->l[i]));
-    }
+    for (uint k = 0; k < OUTPUTS; k++)
+        if (k * WG + get_local_id(0) < SHARING * HEAD_DIM)
+            out[output_of(k)] = TO_RESULT(o[k] * crumb_divide(1, s->l[output_of(k) / HEAD_DIM]));
 }
 
-/* Behind a chunk's partials, where a row has several. */
-static void meet(global float *partials, global uint *arrived, uint row, uint kv_head, uint chunks, uint end,
-                 global crumb_result *out, local merging *s) {
+/* Behind a chunk's partials, where a row has several: s is what the work-group needs for nothing else any more. */
+static void join_chunks(global float *partials, global uint *arrived, uint row, uint kv_head, uint chunks, uint end,
+                        global crumb_result *out, local merging *s) {
     if (arrives_last(arrived + row * N_HEAD_KV + kv_head, end, s))
         merge_chunks(partials, row, kv_head, chunks, end, out, s);
 }
