@@ -4,8 +4,9 @@
  *     FAKE_FAILS     dies as often as the file that FAKE_FAILURES names has bytes, and takes one of them; then it is as
  *                    FAKE_LIES
  *     FAKE_LIES      an Intel GPU with every extension and none of their functions, which cannot make a context
- *     FAKE_SMALL     an Intel GPU with 512 bytes of memory
- * clGetDeviceInfo fails with CL_OUT_OF_RESOURCES for what FAKE_REFUSES lists by number, as in ",0x1027,0x102b,". */
+ *     FAKE_SMALL     an Intel GPU of another name with 512 bytes of memory
+ * clGetDeviceInfo fails with CL_OUT_OF_RESOURCES for what FAKE_REFUSES lists by number, as in ",0x1027,0x102b,". A GPU
+ * says that it shares the host's memory where FAKE_INTEGRATED is its name. */
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
@@ -25,7 +26,10 @@ typedef struct object { /* of every kind: what the loader finds its functions in
 static cl_icd_dispatch functions;
 static object platform = {&functions}, device = {&functions}, queue = {&functions};
 #ifdef FAKE_SMALL
+#define FAKE_NAME "Small\nArc"
 static object context = {&functions};
+#else
+#define FAKE_NAME "Fake\nArc"
 #endif
 
 static cl_int give(const void *value, size_t n, size_t size, void *out, size_t *size_out) {
@@ -62,7 +66,7 @@ static cl_int CL_API_CALL device_ids(cl_platform_id p, cl_device_type type, cl_u
 static cl_int CL_API_CALL device_info(cl_device_id d, cl_device_info what, size_t size, void *out, size_t *n) {
     (void)d;
     char number[16];
-    const char *refused = getenv("FAKE_REFUSES");
+    const char *refused = getenv("FAKE_REFUSES"), *integrated = getenv("FAKE_INTEGRATED");
     snprintf(number, sizeof number, ",0x%x,", (unsigned)what);
     if (refused && strstr(refused, number)) return CL_OUT_OF_RESOURCES;
     const cl_device_type type = CL_DEVICE_TYPE_GPU;
@@ -76,7 +80,7 @@ static cl_int CL_API_CALL device_info(cl_device_id d, cl_device_info what, size_
 #endif
     const size_t group = 1024;
     switch (what) {
-    case CL_DEVICE_NAME: return give_text("Fake\nArc", size, out, n);
+    case CL_DEVICE_NAME: return give_text(FAKE_NAME, size, out, n);
     case CL_DEVICE_VENDOR: return give_text("Intel(R) Corporation", size, out, n);
     case CL_DRIVER_VERSION: return give_text("1.0", size, out, n);
     case CL_DEVICE_VERSION: return give_text("OpenCL 3.0", size, out, n);
@@ -93,6 +97,9 @@ static cl_int CL_API_CALL device_info(cl_device_id d, cl_device_info what, size_
     case CL_DEVICE_AVAILABLE:
     case CL_DEVICE_COMPILER_AVAILABLE:
     case CL_DEVICE_ENDIAN_LITTLE: return give(&yes, sizeof yes, size, out, n);
+    case CL_DEVICE_HOST_UNIFIED_MEMORY:
+        return integrated && strcmp(integrated, FAKE_NAME) == 0 ? give(&yes, sizeof yes, size, out, n)
+                                                                : CL_INVALID_VALUE;
     default: return CL_INVALID_VALUE;
     }
 }

@@ -2,7 +2,8 @@
  * CL_OUT_OF_RESOURCES if no other code is chosen: a real driver beneath. Counted are calls that make objects or
  * enqueue, set, build or wait for something, and those that ask for devices and programs. Not counted are calls that
  * release, and clGetEventInfo, whose number is a matter of time: by its name, every event's state is that of a command
- * that failed.
+ * that failed. Nor are lookups of functions by name: the file CRUMB_LOOKUP_LOG gets a line for each, like those of
+ * CRUMB_FAULT_LOG.
  */
 #define _GNU_SOURCE /* dladdr */
 #include "tests/cl/layer.h"
@@ -143,6 +144,8 @@ static cl_int CL_API_CALL layer_clEnqueueCommandBufferKHR(cl_uint n, cl_command_
 
 static void *CL_API_CALL find_extension(cl_platform_id p, const char *function) {
     void *address = below->clGetExtensionFunctionAddressForPlatform(p, function);
+    const char *log = getenv("CRUMB_LOOKUP_LOG");
+    if (log) crumb_test_log_call(log, "clGetExtensionFunctionAddressForPlatform");
     LAYER_USM_FUNCTIONS(LAYER_TAKE_FOUND)
     LISTS_OBJECTS(LAYER_TAKE_FOUND)
     LISTS_CODES(LAYER_TAKE_FOUND)

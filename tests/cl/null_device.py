@@ -5,10 +5,13 @@ The driver of Debian unstable (tests/deps.lock, group intel-gpu) runs as a null 
 interface: every call of the API succeeds, kernels are built by the real compiler, nothing executes, and what is read back
 is zero. So this proves use of the API and that all kernels build; and it measures the host's time per decoded token,
 without what a kernel driver adds on a real card. A layer (calls_layer.c) counts calls that fail and objects that are not
-released: none of either, in the survey and in whole runs of every rung.
+released: none of either, in the survey and in whole runs of every rung. Another (faults_layer.c) tells them by function: a
+decoded token launches its kernels, moves its row there, to a card, and its logits back, and waits once; nothing else is
+called for it.
 
 Exit status 77: the driver cannot be had here, or its keys have stopped working, for the reason on stderr.
 """
+import collections
 import json
 import os
 import re
@@ -25,6 +28,8 @@ DEVICES = {"dg2": "8x4x16", "bmg": "5x4x8", "lnl": "2x4x8", "ptl": "2x6x8"}
 KEYS = {"NEOReadDebugKeys": "1", "SetCommandStreamReceiver": "5", "UseAubStream": "0",
         "UseExternalAllocatorForSshAndDsh": "0", "EnableTimestampWaitForQueues": "0", "EnableTimestampWaitForEvents": "0"}
 LARGE = "llama3-8b:u2"  # once, on one device: its weights take a while to make
+PER_TOKEN = [(("--target", "cl:dpas"), "attention_split__dpas"), (("--target", "cl:portable"), "__portable")]
+UNSEEN = re.compile("clRelease.*|clMemBlockingFreeINTEL|clGetEvent.*")  # of what the layer sees made, or how often: of time
 MODELS, TOKENS, ROUNDS = (None, "mobilellm-1.5b:ternary", LARGE), 60, 2
 
 
@@ -135,6 +140,50 @@ def kernels_of(log):
     return next(int(line.split(" rows is ")[1].split()[0]) for line in log.splitlines() if "a plan for 1 rows is " in line)
 
 
+def calls_by_function(log, run):
+    """What run(settings) did, and how often it called each function, as the layer of faults_layer.c writes them to `log`."""
+    log.unlink(missing_ok=True)
+    done = run({"CRUMB_FAULT_LOG": str(log), "CRUMB_LOOKUP_LOG": str(log)})
+    assert done.returncode == 0, done.stderr
+    return done, collections.Counter(line.split()[0] for line in log.read_text().splitlines())
+
+
+def check_all_are_seen():
+    """That no function of OpenCL's which the backend calls, or looks up, escapes that layer: their names are in the module."""
+    named = set(re.findall(rb"(?<=\0)cl[A-Z][A-Za-z]+(?=\0)", (BUILD / "libcrumb-cl.so").read_bytes()))
+    layers = "".join((ROOT / "tests/cl" / name).read_text() for name in ("layer.h", "faults_layer.c"))
+    seen = set(re.findall(r"\bX\(\w+, [\w *]+, (cl\w+)|layer_(clEnqueueCommandBufferKHR)|\"(clGetExtension\w+)\"", layers))
+    missed = {name.decode() for name in named} - {name for names in seen for name in names}
+    assert len(named) > 30 and not [name for name in missed if not UNSEEN.fullmatch(name)], (named, missed)
+
+
+def growth(prefix, folder, device, more, tokens):
+    """Which functions a run of tokens[1] calls more often than one of tokens[0], and by how much; and the launches of a token."""
+    def calls(n):
+        return calls_by_function(folder / "functions", lambda settings: crumb(
+            prefix, folder, device, "run", "--device", "gpu0", "--verify", "off", "--temp", "0", "--ignore-eos", "-n", str(n), "-v",
+            *more, OPENCL_LAYERS=FAULTS_LAYER, **settings))
+    _, (few, fewer_calls), (many, more_calls) = map(calls, (2, *tokens))  # the first asks for devices, and builds
+    assert kernels_of(few.stderr) == kernels_of(many.stderr) and fewer_calls["clCreateKernel"] > 10, f"{fewer_calls} {few.stderr}"
+    assert fewer_calls["clGetExtensionFunctionAddressForPlatform"] >= 6 and fewer_calls["clSetKernelArg"] > 100, fewer_calls
+    more_calls.subtract(fewer_calls)
+    return {function: n for function, n in more_calls.items() if n}, kernels_of(many.stderr), many.stderr
+
+
+def check_per_token(prefix, folder, device):
+    """Spans are recorded once: a token is the launches of its plan, and nothing is made, built, set, looked up or asked for it,
+    also where its context outgrows 128 positions, and 256, and attention takes more chunks of keys."""
+    check_all_are_seen()
+    for more, kernel in PER_TOKEN:
+        for tokens in ((8, 40), (100, 300)):
+            found, kernels, told = growth(prefix, folder, device, more, tokens)
+            n, where = tokens[1] - tokens[0], f"{device} {more} {tokens}: {found}"
+            assert kernel in told, told
+            assert found.pop("clEnqueueNDRangeKernel") == n * kernels, f"{where}, {kernels} launches a token"
+            assert found.pop("clFinish") == n and found.pop("clEnqueueMemcpyINTEL", 0) in (0, n, 2 * n), where
+            assert not found, where
+
+
 def host_times(prefix, folder, device, model, tokens):
     """(launches of a token, the host's us per launch of each token, rising); model: SHAPE:TYPE, or None: the embedded."""
     synthetic = ["--synthetic", model] if model else []
@@ -148,7 +197,8 @@ def host_times(prefix, folder, device, model, tokens):
 def measure(prefix, folders):
     """Devices in turns, several times, each token by itself: the smallest time is the host's own, the median what a machine
     with other work made of it. No test depends on them."""
-    print(f"host time per launch on the null device, us: {TOKENS} tokens, {ROUNDS} times in turns; below 3 is wanted")
+    print(f"host time per launch on the null device, us: {TOKENS} tokens, {ROUNDS} times in turns; below 3 is wanted, and what "
+          "the kernel driver adds on a card is not in it")
     found = {}
     for turn in range(ROUNDS):
         for model in MODELS:
@@ -187,6 +237,7 @@ def check(prefix, folder, device):
     check_ladder(prefix, folder, device)
     layers = 5  # of the embedded model; embedding, selecting, head and the largest logits are 6 launches at most
     assert kernels_of(done.stderr) <= 8 * layers + 6, f"{device}: {kernels_of(done.stderr)} launches a token"
+    check_per_token(prefix, folder, device)
     check_kernels(prefix, folder, device)
     check_large(prefix, folder, device)
     print(f"{device}: {gpu['detail']}, driver {gpu['driver']}; {gpu['features']}; kernels {gpu['target']}; of up to "

@@ -34,7 +34,10 @@ class Drivers(unittest.TestCase):
         self.assertRegex(done.stderr.splitlines()[0], r"device cpu .*no GPU: .*" + why)
 
     def assert_gpu_fails(self, code, why, **more):
-        done = self.crumb("run", "-n", "3", "--device", "gpu0", **more)
+        self.assert_named_fails("gpu0", code, why, **more)
+
+    def assert_named_fails(self, name, code, why, **more):
+        done = self.crumb("run", "-n", "3", "--device", name, **more)
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertRegex(done.stderr, r"crumb: error: .*" + why)
 
@@ -42,6 +45,13 @@ class Drivers(unittest.TestCase):
         self.assert_cpu_serves("")
         self.assert_gpu_fails(4, "gpu0: no GPU: ")
         self.assertIn("no GPU: ", self.crumb("devices").stdout)
+
+    def test_no_loader(self):
+        """Not even that is there: what is found in its place is none."""
+        Path(self.folder.name, "libOpenCL.so.1").touch()
+        more = {"LD_LIBRARY_PATH": self.folder.name}
+        self.assert_cpu_serves("there is no OpenCL loader; install it", **more)
+        self.assert_gpu_fails(4, "there is no OpenCL loader; install it", **more)
 
     def test_crashing(self):
         self.install("crashes")
@@ -151,6 +161,26 @@ class Drivers(unittest.TestCase):
         self.install("small")
         self.assert_cpu_serves("cannot run this model: .*not enough|cannot run this model: .*at most")
         self.assert_gpu_fails(5, "MiB")
+
+    def test_two_that_answer(self):
+        """Each has a name, by which it is reached: a discrete GPU before one that shares the host's memory, in whichever order
+        the loader has their platforms."""
+        for name in ("lies", "small"):
+            self.install(name)
+        own = {"Fake?Arc": (4, "creating a context failed: CL_DEVICE_NOT_AVAILABLE"), "Small?Arc": (5, "MiB")}
+        for integrated in ("", "Fake\nArc", "Small\nArc"):
+            with self.subTest(integrated):
+                more = {"FAKE_INTEGRATED": integrated, "XDG_CACHE_HOME": str(Path(self.folder.name, f"cache-{len(integrated)}"))}
+                devices = json.loads(self.crumb("devices", "--json", **more).stdout)["devices"]
+                self.assertEqual([d["name"] for d in devices], ["cpu", "gpu0", "gpu1"])
+                details = [d["detail"] for d in devices[1:]]
+                self.assertEqual(sorted(details), sorted(own))
+                if integrated:
+                    self.assertEqual(details[1], integrated.replace("\n", "?"))
+                for device in devices[1:]:
+                    code, why = own[device["detail"]]
+                    self.assert_named_fails(device["name"], code, rf"\b{device['name']}\b.*{why}", **more)
+                self.assert_named_fails("gpu2", 4, "device gpu2: there is gpu0 to gpu1", **more)
 
     def test_a_cache_that_cannot_be_written(self):
         self.install("lies")

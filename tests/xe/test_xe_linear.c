@@ -368,12 +368,13 @@ static bool compare_kernel(const crumb_cl_kernel *row, uint32_t first) {
 static void compare_rung(crumb_cl_rung rung) {
     size_t n, before = n_compared, n_run = 0;
     const char *only = getenv("CRUMB_XE_KERNEL"); /* some, by hand */
+    const bool all = only || getenv("CRUMB_XE_ALL");
     const crumb_cl_kernel *kernels = crumb_cl_kernels(&n);
     for (size_t i = 0; i < n; i++) {
         if (kernels[i].rung != rung || !runs_here(&kernels[i])) continue;
         if (only && !strstr(kernels[i].name, only)) continue;
-        if (spirv && i % 4) continue;                                         /* a sample */
-        if (kernels[i].bf16 && kernels[i].x == 0 && i % 8 && !only) continue; /* they differ at both ends alone */
+        if (!all && spirv && (i + i / 4) % 4) continue;                      /* of neighbours each in its turn */
+        if (!all && kernels[i].bf16 && kernels[i].x == 0 && i % 8) continue; /* they differ at both ends alone */
         const bool of_16 = kernels[i].form == CRUMB_CL_GEMM && kernels[i].groups && kernels[i].bits == 2;
         n_run += compare_kernel(&kernels[i], of_16 ? 3 : (uint32_t)n_run + 1); /* groups of 16, where it takes them */
     }
