@@ -17,10 +17,16 @@ of linear layers and attention also, for one matrix as for several in one launch
     dword (8 bits: two), since loads bring dwords of two operands in turn
     gemv.cl with one row: at most 1 instruction per 64 bytes of weights beside loads, matrix instructions and sync; in
     sub-groups of 8 in groups of 32 1.5: each group's sums are stored, and a store has an instruction per address
-    dense_matrix.cl, many rows: at most 2, in sub-groups of 8 at most 5
-    attention_matrix.cl, many rows: at most 8, in sub-groups of 8 12, where three loads bring a values' operand; of int8 caches KEYS_BUDGET with keys, whose sums become floats for each 32
-    dimensions, and VALUES_BUDGET with values, where weights become integers
-    linear.cl: matrix instructions are in a loop, or unrolled in one; dp4a: DP4A_BUDGETS. Of those that stand beside a dp4a one
+    gemv.cl with 2 and 4 rows: FEW_BUDGETS per 64 bytes of weights, for memory limits these too; beside matrix instructions and
+    sync alone, since most of the rest are messages: activations of several rows, and sums of groups. (The numbers are those of
+    gate/up in one launch, which has two instructions more in a pass)
+    dense_matrix.cl, many rows: at most 2 beside each matrix instruction, in sub-groups of 8 at most 5; 1 to 8 rows, which memory
+    limits: DENSE_BUDGETS per 64 bytes of weights
+    attention_matrix.cl: loops with keys and with values each; many rows beside each matrix instruction WHOLE_BUDGETS (in
+    sub-groups of 8 three loads bring a values' operand), of int8 caches, whose sums of keys become floats for each 32 dimensions,
+    and whose weights become integers, WHOLE_Q8_BUDGETS; decoding per 64 bytes of the cache SPLIT_BUDGETS, SPLIT_Q8_BUDGETS
+    linear.cl: matrix instructions are in a loop, or unrolled in one; LINEAR_OPERANDS and LINEAR_ROWS beside each of them and
+    loads, which are as many as bits: codes become bytes, whatever reads them. dp4a: DP4A_BUDGETS. Of those that stand beside a dp4a one
     takes its codes out of a dword (3, 5 and 6 bits: four put them together of two dwords; a codebook: eight look them up), the
     others count addresses, which more rows of activations share; in groups of 128 sums become floats. In groups of 32 and 16
     that is most of it: for a sum of 16 rows of weights 23 to 35 instructions with 8 rows of activations, 29 to 45 with 4, 50 to
@@ -28,7 +34,7 @@ of linear layers and attention also, for one matrix as for several in one launch
     two parts; the others are addresses, of the activations, their scale and sum, and of local memory; weights' scales; and the
     loop of the items that add groups up, which more rows share. In groups of 16 a sum has half as many dp4a, but for 8 bits,
     whose dwords are of both halves: two dp4a for each
-Scales of 32 and of 16 have no budget elsewhere: their floats alone are 3 instructions per sum.
+Scales of 32 and of 16 have no budget in gemm.cl, and in gemv.cl with 8 rows: their floats alone are 3 instructions per sum.
 
 Compilations are kept by hash in the user's cache. Exit status 77: the compiler cannot be had here.
 """
@@ -52,13 +58,52 @@ ROUGH = ("dg2", "tgllp")  # which have no double precision, and by their drivers
 DEVICES = {("dp4a", 0): ["mtl", "tgllp"], 16: ["bmg", "lnl", "ptl"], 8: ["dg2", "arl-h"]}
 
 
-KEYS_BUDGET, VALUES_BUDGET = 24, 60
+# Attention on matrix instructions, by sub-groups: (with keys, with values). Many rows, beside each matrix instruction; f16
+# caches have one number for both.
+WHOLE_BUDGETS = {16: (8, 8), 8: (12, 12)}
+WHOLE_Q8_BUDGETS = {16: (20, 60), 8: (24, 49)}
+# Decoding, per 64 bytes of the cache, messages included. It is bound by memory, which takes 64 clocks of a B580's engine for
+# so much, 80 or more elsewhere; but each loop has one or two 64ths of that beside loads: 16 keys' pairs are put together (in
+# sub-groups of 8 values' too), and of an int8 cache floats are made for each row of a matrix instruction: (at all, for each).
+SPLIT_BUDGETS = {16: (5.1, 2.25), 8: (6.75, 9.9)}
+SPLIT_Q8_BUDGETS = {16: ((6.2, 0.36), (6.3, 1.03)), 8: ((9.3, 0.9), (9.4, 1.83))}
+# gemv.cl with 2 and 4 rows, per 64 bytes of weights, messages included, by sub-groups, rows and bits: with row scales, those
+# quantized by each work-group, in groups of 128, of 32. Bytes of weights are shared by few matrix instructions where codes are
+# narrow; each group's sums are stored for each row, with an address for each store in sub-groups of 8, whose loads of
+# activations are one for each row and 32 columns, and which mask these for each place in a dword.
+FEW_LAYERS = ("row", "row-fused", "group128", "group32")
+FEW_BUDGETS = {(16, 2): {1: (1.12, 2.6, 3.2, None), 2: (0.6, 1.35, 1.12, 3.1), 3: (0.46, 0.96, 1.33, None),
+                         4: (0.46, 0.82, 0.72, 1.68), 8: (0.4, 0.56, 0.56, 0.96)},
+               (16, 4): {1: (0.98, 1.7, 5.3, None), 2: (0.53, 0.88, 1.67, 4.85), 3: (0.51, 0.75, 2.32, None),
+                         4: (0.46, 0.62, 1.02, 2.6), 8: (0.23, 0.31, 0.51, 1.3)},
+               (8, 2): {2: (4.05, 3.4, 5.2, 8.2), 4: (3.1, 2.75, 3.65, 5.15)},
+               (8, 4): {2: (6.15, 4.45, 8.3, 14.4), 4: (8.1, 6.4, 9.25, 12.2)}}
+# dense_matrix.cl with 1 to 8 rows, the same, by sub-groups and rows: (one matrix, several in a launch, whose parts' addresses
+# are 64 bits). One row is split into its terms where it is read: f16, and bf16, of which rounding takes instructions.
+DENSE_BUDGETS = {16: {"f16": (1.75, 2.25), "bf16": (3.6, 4.25), 2: (1.3, 1.45), 4: (1.3, 1.45), 8: (0.75, 0.82)},
+                 8: {"f16": (7.6, 8.9), "bf16": (10.8, 13), 2: (3.5, 5.2), 4: (3.5, 5.2), 8: (2.6, 4.2)}}
 # Beside each dp4a of linear.cl, by what makes its operand, and by rows of activations: with row scales, in groups of 128, 32, 16.
 DP4A_GROUPS = ("row", "group128", "group32", "group16")
 DP4A_BUDGETS = {"mask": {1: (3, 5.5, 12.4, 19.1), 4: (1.5, 2.6, 6.1, 9), 8: (1.2, 1.2, 4.6, 6.7)},
                 "split": {1: (6.5, 8.2, 14.8, 21.5), 4: (2.3, 3.3, 6.9, 9.7), 8: (1.5, 1.6, 5, 7.1)},
                 "codebook": {1: (11.5, 13.2, 19.8, 26.5), 4: (3.5, 3.6, 8.1, 11), 8: (2.4, 2.5, 5.8, 7.9)},
                 "half": {1: (None, None, None, 9.8), 4: (None, None, None, 4.6), 8: (None, None, None, 3.6)}}
+# linear.cl on matrix instructions, beside each of them and the loads: what makes its operand, 8 dwords of bytes, of codes (8
+# bits: their signs alone; a codebook: each is looked up), and by rows of activations, 1, 2, 4 or 8, addresses of these and the
+# floats of groups, of which those of 32 have one matrix instruction. In sub-groups of 8 addresses of a launch's parts are 64
+# bits, 4 instructions for each load, of which there are as many as bits; with 3, 5 and 6 bits rows' are so in any launch.
+LINEAR_OPERANDS = {16: {1: 22, 2: 21, 4: 19, 8: 7, "split": 42, "codebook": 187},
+                   8: {1: 22, 2: 22, 4: 22.75, 8: 14.75, "split": 38.5, "codebook": 98}}
+LINEAR_ROWS = {16: {"row": (0, 3, 6, 12), "row-parts": (0, 3, 6, 12), "split row-parts": (5, 8, 11, 17),
+                    "row-fused": (-1, -1, -1, -1), "row-fused-parts": (-1, -1, -1, -1),
+                    "group128": (11.5, 17.25, 27.25, 47.25), "group128-parts": (14.75, 23, 35, 59),
+                    "codebook group128": (-20, -13, -2, 20), "group32": (53, 67, 98, 160), "codebook group32": (-19, -5, 26, 88)},
+               8: {"row": (0, 1, 4, 8), "row-parts": (6.5, 14.5, 24.5, 44.5),
+                   "split row": (12, 20, 30, 50), "split row-parts": (12, 20, 30, 50),
+                   "row-fused": (0, 0, 0, 1), "row-fused-parts": (0.5, 0.5, 0.5, 1.5),
+                   "group128": (13.5, 17.25, 25.75, 40.75), "group128-parts": (22.75, 35.25, 53.25, 105.25),
+                   "group32": (56.25, 68.25, 93.25, 141.25)}}
+LINEAR_ROOM = 1.05
 
 
 class Compiler:
@@ -160,10 +205,32 @@ class Variant:
         self.in_registers = "-D IN_REGISTERS=1" in self.options
 
     def lines_per_dpas(self):
-        """64 bytes of weights that a matrix instruction of gemv.cl stands for (its comments say why)."""
+        """64 bytes of weights, or of a cache, that a matrix instruction stands for (the kernels' comments say why); of attention
+        where one has all queries."""
+        if not self.linear:  # an operand is 8 or 4 of them, and meets two terms, or bytes, of the other side
+            return self.sub_group / 4
+        if self.file == "linear.cl":  # an operand is bytes
+            return self.bits * self.sub_group / 16
         if self.sub_group == 16:
             return self.bits / {1: 2, 3: 3}.get(self.bits, 1)
         return 1 / (8 if self.bits == 1 else 2)
+
+    def one_layer(self):
+        """The layer, of one matrix."""
+        return self.layer.removesuffix("-qkv").removesuffix("-gate")
+
+    def few(self):
+        """Whether weights, or a cache, are loaded for few rows: what a budget counts beside is 64 bytes of them."""
+        if self.layer.startswith("dense"):
+            return self.matrix and "_gemm_" not in self.name
+        if self.layer.startswith("heads"):
+            return self.matrix and "_split_" in self.name
+        return self.file == "gemv.cl" and self.tokens <= 4
+
+    def queries(self):
+        """Rows of a matrix instruction of attention that decodes."""
+        n = self.tokens * self.option("N_HEAD") // self.option("N_HEAD_KV")
+        return next(rows for rows in (1, 2, 4, 8) if n <= rows or rows == 8)
 
     def operand_cost(self):
         """Instructions that put an operand of gemm.cl together in sub-groups of 8."""
@@ -190,6 +257,8 @@ class Variant:
         if self.parts:
             return device == self.devices()[0] and (
                 self.decodes() or self.file == "gemm.cl" and self.layer == "row-gate" and self.sub_group == 8)
+        if self.matrix and self.layer in SMALL_GROUPS and self.file != "gemm.cl":
+            return device == self.devices()[0]
         if self.layer in SMALL_GROUPS and self.file != "gemm.cl":  # dp4a: where it takes the most instructions
             return self.rung == "dp4a" and self.layer != "group16-wide" and device == self.devices()[-1]
         if self.name.endswith("_bf16"):  # dense_bf16_...: of weights
@@ -207,6 +276,34 @@ class Variant:
         return int(re.search(rf"-D {name}=(\d+)", self.options)[1])
 
 
+def attention_budgets(v):
+    """With keys, with values."""
+    if "_split_" not in v.name:
+        return (WHOLE_Q8_BUDGETS if v.bytes else WHOLE_BUDGETS)[v.sub_group]
+    if not v.bytes:
+        return SPLIT_BUDGETS[v.sub_group]
+    return tuple(at_all + each * v.queries() for at_all, each in SPLIT_Q8_BUDGETS[v.sub_group])
+
+
+def dense_budget(v):
+    if "_gemm_" in v.name:
+        return 2 if v.sub_group == 16 else 5
+    of = v.name.split("_")[1] if v.tokens == 1 else v.tokens
+    return DENSE_BUDGETS[v.sub_group][of][v.layer != "dense"]
+
+
+def linear_budget(v):
+    if v.rung == "dp4a":
+        return DP4A_BUDGETS[v.operand()][v.tokens][DP4A_GROUPS.index(v.layer.split("-")[0])]
+    kind, rows = v.operand(), LINEAR_ROWS[v.sub_group]
+    kind = kind if kind in ("split", "codebook") else v.bits
+    layer = v.one_layer() + ("-parts" if v.parts else "")
+    own = f"{kind} {layer}" in rows  # numbers of this kind's own, addresses included
+    addresses = 4 * v.bits if v.parts and v.sub_group == 8 and not own else 0
+    each = rows[f"{kind} {layer}" if own else layer][(1, 2, 4, 8).index(v.tokens)]
+    return (LINEAR_OPERANDS[v.sub_group][kind] + addresses + each) * LINEAR_ROOM
+
+
 class Result:
     def __init__(self, variant, device, ze_info, asm):
         self.variant, self.device, self.failure = variant, device, None
@@ -219,48 +316,58 @@ class Result:
         self.scratch = int(scratch[1]) if scratch else 0
         self.simd = int(re.search(r"simd_size:\s+(\d+)", ze_info)[1])
         self.unit = "dpas" if variant.matrix else "dp4a"
-        self.loops, whole = loops_of(asm, "dp4a" if variant.rung == "dp4a" else "")
-        with_unit = [l for l in self.loops if l[self.unit]]
-        most = max((l[self.unit] for l in with_unit), default=0)  # parts have a loop each, a rest of K a smaller one
-        self.loop = max((l for l in with_unit if variant.bytes or l[self.unit] == most), key=beside, default=Counter())
-        self.keys = min(with_unit, key=beside, default=Counter())  # of int8 caches, whose self.loop is that of values
+        self.loops, whole = loops_of(asm, self.unit if variant.file == "linear.cl" and variant.rung != "portable" else "")
+        self.with_unit = [l for l in self.loops if l[self.unit]]  # of attention the first is that of keys
+        most = max((l[self.unit] for l in self.with_unit), default=0)  # parts have a loop each, a rest of K a smaller one
+        self.loop = max((l for l in self.with_unit if variant.bytes or l[self.unit] == most), key=beside, default=Counter())
         self.whole = whole
         self.failure = self.judge()
 
-    def other(self):
-        """Instructions of the inner loop that have a budget, and per what."""
-        alu = self.loop["alu"] + self.loop["jump"]
+    def other(self, loop):
+        """Instructions of an inner loop that have a budget, and per what."""
+        v, alu, dpas = self.variant, loop["alu"] + loop["jump"], loop["dpas"]
         if self.unit == "dp4a":
-            return (alu - self.loop["dp4a"]) / max(self.loop["dp4a"], 1), "dp4a"
-        if self.variant.gemv:
-            return alu / max(self.loop["dpas"] * self.variant.lines_per_dpas(), 1), "64 B"
-        dpas = self.loop["dpas"]
-        if self.variant.in_registers:  # one of TN + 1 sums activations up
-            dpas *= self.variant.option("TN") / (self.variant.option("TN") + 1)
-        return (alu + self.loop["send"] + self.loop["idle"]) / max(dpas, 1), "DPAS"
+            return (alu - loop["dp4a"]) / max(loop["dp4a"], 1), "dp4a"
+        if v.file == "linear.cl":
+            return alu / max(dpas, 1), "DPAS"
+        all_beside = alu + loop["send"] + loop["idle"]
+        if v.few():
+            return (alu if v.gemv else all_beside) / max(dpas * v.lines_per_dpas(), 1), "64 B"
+        if v.in_registers:  # one of TN + 1 sums activations up
+            dpas *= v.option("TN") / (v.option("TN") + 1)
+        return all_beside / max(dpas, 1), "DPAS"
+
+    def budgets(self):
+        """What is held to a budget: loops, their budget or None, and what they are with."""
+        v = self.variant
+        if not v.matrix or not v.layer.startswith("heads"):
+            return [(self.loop, self.budget(), "")]
+        keys, *values = self.with_unit or [Counter()]
+        of_keys, of_values = attention_budgets(v)
+        if "_split_" not in v.name and not v.bytes:
+            return [(self.loop, of_keys, "")]
+        return [(keys, of_keys, " with keys"), *((loop, of_values, " with values") for loop in values)]
 
     def budget(self):
         v = self.variant
-        if not v.matrix and not v.linear:
+        if not v.matrix and not v.linear or v.rung == "portable":
             return None
         if v.layer.startswith("dense"):
-            return (2 if v.sub_group == 16 else 5) if "_gemm_" in v.name else None
-        if v.layer.startswith("heads"):
-            return None if "_split_" in v.name else VALUES_BUDGET if v.bytes else 8 if v.sub_group == 16 else 12
+            return dense_budget(v)
+        if v.file == "linear.cl":
+            return linear_budget(v)
+        if v.file == "gemv.cl" and v.tokens in (2, 4):
+            return FEW_BUDGETS[v.sub_group, v.tokens][v.bits][FEW_LAYERS.index(v.one_layer())]
+        if v.gemv:
+            return 1.5 if v.layer == "group32" and v.sub_group == 8 else 1
+        if v.layer in SMALL_GROUPS:
+            return None
         row = v.layer.startswith("row")
-        if v.gemv and v.layer == "group32":
-            return 1 if v.sub_group == 16 else 1.5
-        if v.rung == "dp4a":
-            return DP4A_BUDGETS[v.operand()][v.tokens][DP4A_GROUPS.index(v.layer.split("-")[0])]
-        if v.layer in SMALL_GROUPS or v.rung == "portable":
-            return None
-        if v.file == "linear.cl" or v.tokens not in (1, 8, 16, 32, 64):
-            return None
         if v.in_registers:
             return 8
         if v.file == "gemm.cl" and v.sub_group == 8:
             return (10 if not row else 3.5 if v.option("TN") > 1 else 4) + v.operand_cost() / v.option("TM")
-        return 1 if v.gemv else 2 if row else 7
+        return 2 if row else 7
 
     def judge(self):
         if self.has_dpas != self.variant.matrix:
@@ -269,13 +376,12 @@ class Result:
             return f"spills {self.scratch} bytes"
         if self.variant.matrix and not self.whole["dpas"]:
             return "has no matrix instruction"
-        budget, (other, what) = self.budget(), self.other()
-        if budget and not self.loop[self.unit]:
-            return f"has no {self.unit} in its inner loop"
-        if budget and self.variant.bytes and beside(self.keys) > KEYS_BUDGET:
-            return f"has {beside(self.keys):.2f} other instructions per DPAS with keys, more than {KEYS_BUDGET}"
-        if budget and other > budget:
-            return f"has {other:.2f} other instructions per {what}, more than {budget}"
+        for loop, budget, where in self.budgets():
+            other, what = self.other(loop)
+            if budget and not loop[self.unit]:
+                return f"has no {self.unit} in its inner loop"
+            if budget and other > budget:
+                return f"has {other:.2f} other instructions per {what}{where}, more than {budget:.2f}"
         return None
 
     def unbuilt(self):
@@ -288,7 +394,7 @@ class Result:
         loop = self.loop
         return (f"{self.variant.name:32} {self.variant.layer:10} {self.device:6} {self.grf:4} {threads:3} "
                 f"{self.whole[self.unit]:5} {loop[self.unit]:5} {loop['send']:5} {loop['alu'] + loop['jump']:5} "
-                f"{self.other()[0] if loop else 0:6.2f}  {self.failure or 'ok'}")
+                f"{self.other(loop)[0] if loop else 0:6.2f}  {self.failure or 'ok'}")
 
 
 HEADING = (f"{'kernel':32} {'layer':10} {'device':6} {'GRF':>4} {'thr':>3} {'DPAS':>5} "
