@@ -62,9 +62,9 @@ DEVICES = {("dp4a", 0): ["mtl", "tgllp"], 16: ["bmg", "lnl", "ptl"], 8: ["dg2", 
 # caches have one number for both.
 WHOLE_BUDGETS = {16: (8, 8), 8: (12, 12)}
 WHOLE_Q8_BUDGETS = {16: (20, 60), 8: (24, 49)}
-# Decoding, per 64 bytes of the cache, messages included. It is bound by memory, which takes 64 clocks of a B580's engine for
-# so much, 80 or more elsewhere; but each loop has one or two 64ths of that beside loads: 16 keys' pairs are put together (in
-# sub-groups of 8 values' too), and of an int8 cache floats are made for each row of a matrix instruction: (at all, for each).
+# Decoding, per 64 bytes of the cache, messages included. Memory takes some 64 clocks of a B580's engine for so much, more
+# elsewhere, and these loops 2 to 24 instructions: 16 keys' pairs are put together (in sub-groups of 8 values' too), and of an
+# int8 cache floats are made for each row of a matrix instruction: (at all, for each).
 SPLIT_BUDGETS = {16: (5.1, 2.25), 8: (6.75, 9.9)}
 SPLIT_Q8_BUDGETS = {16: ((6.2, 0.36), (6.3, 1.03)), 8: ((9.3, 0.9), (9.4, 1.83))}
 # gemv.cl with 2 and 4 rows, per 64 bytes of weights, messages included, by sub-groups, rows and bits: with row scales, those
