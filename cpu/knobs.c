@@ -18,7 +18,7 @@ typedef struct knob {
 
 /* The first value of each is 0, the default. */
 static const knob gemv_knobs[] = {KNOB("streams", streams, 0, 1, 2, 4),
-                                  KNOB("unroll", unroll, 0, 1, 2),
+                                  KNOB("unroll", unroll, 0, 2),
                                   KNOB("near", near_bytes, 0, 256, 512, 1024, 1536, 3072, 6144),
                                   KNOB("far", far_kb, 0, 1, 16, 32, 64, 128), /* 1: not at all */
                                   KNOB("share", share, 0, 1, 3, 4),

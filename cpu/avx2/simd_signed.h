@@ -29,11 +29,6 @@ SIMD_INLINE int gemv_streams(int bits, int columns) {
     return 2;
 }
 
-SIMD_INLINE uint32_t gemv_lines(int bits) {
-    (void)bits;
-    return 1;
-}
-
 SIMD_INLINE size_t gemv_far_bytes(int bits) {
     (void)bits;
     return 0;

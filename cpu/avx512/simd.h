@@ -16,15 +16,9 @@ SIMD_INLINE int dot_accumulators(int bits) {
 #include "cpu/lowbit/dot32.h"
 
 /* Tile-rows that a GEMV reads at once: 4 to 16 accumulators; split codes have few, and take four. One stream of bytes
- * is as much as a core's queues hold, and so is one of 2 bits, two lines at once: 0.93 of two streams' time from memory
- * (Zen 4). */
+ * is as much as a core's queues hold. */
 SIMD_INLINE int gemv_streams(int bits, int columns) {
-    return columns == 1 && (bits == 2 || bits == 8) ? 1 : columns == 1 && (bits == 3 || bits == 5 || bits == 6) ? 4 : 2;
-}
-
-/* Lines of a stream that a GEMV takes at once, of one column: 1 or 2. */
-SIMD_INLINE uint32_t gemv_lines(int bits) {
-    return bits == 2 ? 2 : 1;
+    return columns == 1 && bits == 8 ? 1 : columns == 1 && (bits == 3 || bits == 5 || bits == 6) ? 4 : 2;
 }
 
 /* How far ahead a GEMV fetches into L2 (gemv.h); 0: not at all. */

@@ -31,12 +31,6 @@ SIMD_INLINE int gemv_streams(int bits, int columns) {
     return split ? 4 / columns : bits <= 2 ? 2 / columns : bits == 8 ? columns : 2;
 }
 
-/* Lines of a stream that a GEMV takes at once, of one column: 1 or 2. */
-SIMD_INLINE uint32_t gemv_lines(int bits) {
-    (void)bits;
-    return 1;
-}
-
 /* How far ahead a GEMV fetches into L2 (gemv.h); 0: not at all. */
 SIMD_INLINE size_t gemv_far_bytes(int bits) {
     return bits == 8 ? 16384 : 0;

@@ -1,12 +1,11 @@
 /* GEMV on the tile layout: a few rows of activations, bound by reading the weights once.
  *
  * The weights of two tile-rows are read at once (four of split codes), each a long contiguous stream of its own, since
- * one stream does not keep enough cache lines in flight unless little is done with a line, and of more those compete
- * for the sets of a cache whose rows are a power of two. Packed codes are split into planes in registers, and each
- * plane meets all columns (rows of activations). The inner loop is a function of its own so that the compiler gives its
- * accumulators registers: streams * TILE_VECTORS * columns * dot_accumulators(bits) of them, at most 8 for AVX2. There
- * is one for each number of streams and columns, with one prefetch and with two; which is used is a knob
- * (crumb_cpu_knobs).
+ * one stream does not keep enough cache lines in flight, and of more those compete for the sets of a cache whose rows
+ * are a power of two. Packed codes are split into planes in registers, and each plane meets all columns (rows of
+ * activations). The inner loop is a function of its own so that the compiler gives its accumulators registers:
+ * streams * TILE_VECTORS * columns * dot_accumulators(bits) of them, at most 8 for AVX2. There is one for each number
+ * of streams and columns, with one prefetch and with two; which is used is a knob (crumb_cpu_knobs).
  *
  * Included after a tier's simd.h, which says how many streams are the default; GEMV_INSTANCES makes the kernels of a
  * tier, among them GEMV_CODEBOOK_INSTANCE the one for codebooks, whose 4-bit codes become operands of DOT_ENTRY_BITS in
@@ -22,8 +21,7 @@ enum {
     GEMV_MAX_COLUMNS = 2,
     GEMV_MAX_SUMS = 8,       /* streams * TILE_VECTORS * columns */
     GEMV_AHEAD_BYTES = 8192, /* on their way in all streams together */
-    GEMV_NEAR_OF_BYTES = 1536,
-    GEMV_NEAR_OF_LINES = 512 /* of one stream, two lines at once */
+    GEMV_NEAR_OF_BYTES = 1536
 };
 
 typedef struct gemv_operands {
@@ -72,7 +70,8 @@ SIMD_INLINE void gemv_add_line(const gemv_operands *o, uint32_t line, const int 
     }
 }
 
-/* Codes of `bits` that become operands of `width` bits: the same, but for codebooks. `unroll` lines at once. */
+/* Codes of `bits` that become operands of `width` bits: the same, but for codebooks. `unroll` lines are taken at once.
+ */
 SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int width,
                            const int columns, const int streams, const uint32_t unroll) {
     const int n_sums = streams * TILE_VECTORS * columns, per_sum = dot_accumulators(width);
@@ -254,7 +253,6 @@ SIMD_INLINE void gemv_prefetch(const crumb_linear_args *a, uint32_t n, uint32_t 
  * window of instructions reaches as far by itself, and what is asked for twice only fills its queues. */
 SIMD_INLINE size_t gemv_near(const crumb_linear_args *a, int width, int streams) {
     if (a->knobs.near_bytes) return a->knobs.near_bytes;
-    if (streams == 1 && gemv_lines(width) == 2) return GEMV_NEAR_OF_LINES;
     return width == 8 ? GEMV_NEAR_OF_BYTES : GEMV_AHEAD_BYTES / (size_t)streams;
 }
 
@@ -345,8 +343,7 @@ static inline void gemv_tell(const crumb_linear_args *a, const gemv_pass *pass) 
 static inline uint32_t gemv_unroll(const crumb_linear_args *a, int bits, int width, const gemv_pass *pass) {
     const bool can = pass->columns == 1 && !is_split(bits) && pass->group_lines % 2 == 0 &&
                      gemv_span_lines(bits, width, a->w->max_code) >= 2;
-    const uint32_t wanted = a->knobs.unroll ? a->knobs.unroll : gemv_lines(width);
-    return can ? wanted : 1;
+    return can && a->knobs.unroll == 2 ? 2 : 1;
 }
 
 /* The streams of a pass over K, and its sums. */
