@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(CRUMB_ROLLED) /* as in cpu/avx2/simd256.h */
+#if defined(CRUMB_SANITIZED) /* as in cpu/avx2/simd256.h */
 #define SIMD_INLINE static inline __attribute__((unused))
 #else
 #define SIMD_INLINE static inline __attribute__((always_inline))

@@ -4,7 +4,7 @@
 #include "cpu/probe.h"
 
 /* Sanitized code says nothing of speed: there it need only run. */
-#if defined(CRUMB_ROLLED)
+#if defined(CRUMB_SANITIZED)
 enum { PROBE_SHARE = 64 };
 #else
 enum { PROBE_SHARE = 1 };

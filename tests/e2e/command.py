@@ -6,6 +6,7 @@ import unittest
 
 COMMAND = os.environ["CRUMB_COMMAND"]
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIMIT_SECONDS = 400 if os.environ.get("CRUMB_SANITIZE") else 100  # of one command
 MODEL = os.path.join(SOURCE, "tools", "train", "model", "crumb-tiny.gguf")
 SUBCOMMANDS = ["run", "bench", "perplexity", "inspect", "tokenize", "kernels", "tune", "devices", "plan", "convert", "quantize", "help"]
 
@@ -23,7 +24,7 @@ def crumb(*arguments, env=None, **options):
         del options["stdin"]
     options.setdefault("stdout", subprocess.PIPE)
     return subprocess.run([COMMAND, *map(str, arguments)], stderr=subprocess.PIPE, text=True, encoding="utf-8",
-                          timeout=100, env=environment(**(env or {})), **options)
+                          timeout=LIMIT_SECONDS, env=environment(**(env or {})), **options)
 
 
 def start(*arguments):
