@@ -35,12 +35,33 @@ SIMD_INLINE void gemm_prefetch_out(const gemm_block *b, uint32_t tile, uint32_t 
     }
 }
 
+/* Rows that are all there, without bias and other factors than the activations': what most strips are. */
+SIMD_INLINE void gemm_finish_whole(const gemm_block *b, size_t m, uint32_t c0, uint32_t columns) {
+    const crumb_linear_args *a = b->a;
+    float *acc = b->accs + (size_t)c0 * GEMM_ROWS;
+    for (uint32_t n = b->n0 + c0; n < b->n0 + c0 + columns; n++, acc += GEMM_ROWS) {
+        float *y = a->y + n * a->y_stride + m;
+        UNROLL for (uint32_t v = 0; v < GEMM_VECTORS; v++) {
+            vflt sum = v_load_f32(acc + v * SIMD_LANES);
+            v_store_f32(acc + v * SIMD_LANES, v_zero_f32());
+            if (a->x.row_scale) sum = v_mul_f32(sum, v_broadcast_f32(a->x.sx[n]));
+            if (a->add) sum = v_add_f32(sum, v_load_f32(a->add + n * a->add_stride + m + v * SIMD_LANES));
+            v_store_f32(y + v * SIMD_LANES, sum);
+        }
+    }
+}
+
 /* The accumulators are left as zeros, for the next strip. Rows from m1 on are not this thread's, or not there. */
 SIMD_INLINE void gemm_finish(const gemm_block *b, uint32_t tile, uint32_t c0, uint32_t columns) {
     const uint32_t end = b->a->tile1 * CRUMB_TILE_ROWS, m1 = end < b->a->w->m ? end : b->a->w->m;
+    const uint32_t m0 = tile * CRUMB_TILE_ROWS;
+    if (m0 + GEMM_ROWS <= m1 && !b->a->bias && b->a->out_scale == 1.0f) {
+        gemm_finish_whole(b, m0, c0, columns);
+        return;
+    }
     for (uint32_t c = c0; c < c0 + columns; c++)
         for (uint32_t v = 0; v < GEMM_VECTORS; v++) {
-            uint32_t m = tile * CRUMB_TILE_ROWS + v * SIMD_LANES;
+            const uint32_t m = m0 + v * SIMD_LANES;
             float *acc = b->accs + c * GEMM_ROWS + v * SIMD_LANES;
             if (m < m1) finish_rows(b->a, b->n0 + c, m, v_load_f32(acc));
             v_store_f32(acc, v_zero_f32());
@@ -170,12 +191,10 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded * (uint32_t)code_bytes, &a->knobs);
     gemm_block b = {.a = a, .s = shape_of(a, bits), .unpack = unpack, .stride = most};
     b.most_code = gemm_most_code(a->w);
-    b.chunk_steps = crumb_gemm_chunk_steps(b.s.group_steps, (uint32_t)(GEMM_TILES * gemm_parts(width)),
-                                           unpack == panel_t5, &a->knobs);
+    b.chunk_steps = crumb_gemm_chunk_steps(b.s.n_blocks * BLOCK_STEPS, b.s.group_steps,
+                                           (uint32_t)(GEMM_TILES * gemm_parts(width)), unpack == panel_t5, &a->knobs);
     if (a->effect) {
-        const uint32_t n_steps = b.s.n_blocks * BLOCK_STEPS;
-        *a->effect = (crumb_cpu_knobs){
-            .columns = most, .steps = b.chunk_steps < n_steps ? b.chunk_steps : n_steps, .share = a->knobs.share};
+        *a->effect = (crumb_cpu_knobs){.columns = most, .steps = b.chunk_steps, .share = a->knobs.share};
         return;
     }
     if (width != bits) b.table = codebook_table(a->w->codebook);

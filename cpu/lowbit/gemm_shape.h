@@ -24,22 +24,31 @@ enum {
     GEMM_CHUNK_GROUPS = GEMM_TRIT_MOST / 4 + 1 /* of 16 */
 };
 
-/* Steps of a panel: as many as L1 has room for in n_panels, a power of two, since rows and groups mostly are. */
-static inline uint32_t crumb_gemm_panel_steps(uint32_t n_panels, bool trits, const crumb_caches *caches) {
-    const uint32_t fit = caches->l1_bytes / 4 * 3 / (n_panels * GEMM_STEP_BYTES);
-    if (trits) return fit < GEMM_TRIT_UNIT ? GEMM_TRIT_UNIT : fit > GEMM_TRIT_MOST ? GEMM_TRIT_MOST : fit;
-    uint32_t steps = GEMM_MOST_STEPS;
-    while (steps > GEMM_LEAST_STEPS && steps > fit) steps /= 2;
-    return steps;
+/* The most whole units in n_steps, at least one. */
+static inline uint32_t crumb_gemm_whole_units(uint32_t n_steps, uint32_t unit) {
+    return n_steps < unit ? unit : n_steps / unit * unit;
 }
 
-/* Steps of K per panel for groups of group_steps: whole groups where they are smaller. */
-static inline uint32_t crumb_gemm_chunk_steps(uint32_t group_steps, uint32_t n_panels, bool trits,
+/* The most steps of a panel: as many as L1 has room for in n_panels, in whole units of `unit` steps. */
+static inline uint32_t crumb_gemm_panel_steps(uint32_t n_panels, uint32_t unit, const crumb_caches *caches) {
+    const uint32_t most = unit == GEMM_TRIT_UNIT ? GEMM_TRIT_MOST : GEMM_MOST_STEPS;
+    uint32_t fit = caches->l1_bytes / 4 * 3 / (n_panels * GEMM_STEP_BYTES);
+    if (fit < GEMM_LEAST_STEPS) fit = GEMM_LEAST_STEPS;
+    return crumb_gemm_whole_units(fit < most ? fit : most, unit);
+}
+
+/* Steps of K per panel, for rows of n_steps in groups of group_steps: as even as whole groups allow where they are
+ * smaller than a panel, and whole 32-blocks where not, since every panel costs a pass over all columns' sums. */
+static inline uint32_t crumb_gemm_chunk_steps(uint32_t n_steps, uint32_t group_steps, uint32_t n_panels, bool trits,
                                               const crumb_cpu_knobs *knobs) {
     const crumb_caches caches = crumb_caches_get();
-    const uint32_t most = knobs->steps ? knobs->steps : crumb_gemm_panel_steps(n_panels, trits, &caches);
-    if (trits) return most < GEMM_TRIT_UNIT ? GEMM_TRIT_UNIT : most / GEMM_TRIT_UNIT * GEMM_TRIT_UNIT;
-    return group_steps < most ? most / group_steps * group_steps : most;
+    const uint32_t block = trits ? GEMM_TRIT_UNIT : CRUMB_TILE_K / 4;
+    uint32_t most =
+        knobs->steps ? crumb_gemm_whole_units(knobs->steps, block) : crumb_gemm_panel_steps(n_panels, block, &caches);
+    const uint32_t unit = trits || group_steps > most || group_steps < block ? block : group_steps;
+    most = crumb_gemm_whole_units(most, unit);
+    const uint32_t n_chunks = (n_steps + most - 1) / most;
+    return crumb_round_up((n_steps + n_chunks - 1) / n_chunks, unit);
 }
 
 /* The most columns (rows of activations) per block for K. */

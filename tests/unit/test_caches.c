@@ -91,26 +91,46 @@ static void what_is_unknown_has_a_size_that_suits_most(void **state) {
     assert_int_equal(crumb_caches_get().l2_bytes, said.l2_bytes);
 }
 
+static uint32_t steps_of(uint32_t n_steps, uint32_t group_steps, uint32_t n_panels, bool trits) {
+    return crumb_gemm_chunk_steps(n_steps, group_steps, n_panels, trits, &no_knobs);
+}
+
+/* A row is cut as evenly as whole 32-blocks, or groups where they are larger, allow. */
+static void panels_are_even(void **state) {
+    (void)state;
+    const crumb_caches caches = {.l1_bytes = 32 << 10, .l2_bytes = 512 << 10};
+    crumb_caches_set(&caches);
+    assert_int_equal(steps_of(144, 8, 2, false), 144); /* K = 576: no second panel of 16 steps */
+    assert_int_equal(steps_of(384, 8, 2, false), 192);
+    assert_int_equal(steps_of(512, 4, 2, false), 176); /* of 3; groups of 16 are halves of a block */
+    assert_int_equal(steps_of(512, 512, 2, false), 176);
+    assert_int_equal(steps_of(512, 32, 2, false), 192); /* groups of 128 */
+    assert_int_equal(steps_of(512, 512, 2, true), 160);
+    assert_int_equal(steps_of(8, 8, 2, false), 8);
+    crumb_caches_set(NULL);
+}
+
 /* Panels of one and of two tile-rows, for rows and for groups, and of ternary bytes. */
 static void panels_follow_l1(void **state) {
     (void)state;
     static const struct {
         uint32_t l1_kb, one, two, trits_one, trits_two;
-    } cases[] = {{4, 32, 32, 40, 40},      {8, 64, 32, 80, 40},      {16, 128, 64, 160, 80},
-                 {32, 256, 128, 280, 160}, {48, 256, 256, 280, 280}, {192, 256, 256, 280, 280}};
+    } cases[] = {{4, 48, 32, 40, 40},      {8, 96, 48, 80, 40},      {16, 192, 96, 160, 80},
+                 {32, 256, 192, 280, 160}, {48, 256, 256, 280, 280}, {192, 256, 256, 280, 280}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const crumb_caches caches = {.l1_bytes = cases[i].l1_kb << 10, .l2_bytes = 512 << 10};
         crumb_caches_set(&caches);
-        const uint32_t row = 2048;
-        assert_int_equal(crumb_gemm_chunk_steps(row, 1, false, &no_knobs), cases[i].one);
-        assert_int_equal(crumb_gemm_chunk_steps(row, 2, false, &no_knobs), cases[i].two);
-        assert_int_equal(crumb_gemm_chunk_steps(row, 1, true, &no_knobs), cases[i].trits_one);
-        assert_int_equal(crumb_gemm_chunk_steps(row, 2, true, &no_knobs), cases[i].trits_two);
-        assert_int_equal(crumb_gemm_chunk_steps(8, 1, false, &no_knobs), cases[i].one);
-        assert_int_equal(crumb_gemm_chunk_steps(24, 1, false, &no_knobs), cases[i].one / 24 * 24); /* whole groups */
-        if (cases[i].l1_kb >= 8) /* smaller ones than any machine has get the least */
+        const uint32_t row = 14000; /* steps, of which all panels below are parts */
+        const uint32_t one = steps_of(row, row, 1, false), two = steps_of(row, row, 2, false);
+        assert_in_range(one, cases[i].one - 8, cases[i].one);
+        assert_in_range(two, cases[i].two - 8, cases[i].two);
+        assert_in_range(steps_of(row, row, 1, true), cases[i].trits_one - 40, cases[i].trits_one);
+        assert_in_range(steps_of(row, row, 2, true), cases[i].trits_two - 40, cases[i].trits_two);
+        assert_in_range(steps_of(row, 8, 1, false), cases[i].one - 8, cases[i].one);
+        assert_int_equal(steps_of(row, 24, 1, false) % 24, 0); /* whole groups */
+        if (cases[i].l1_kb >= 8)                               /* smaller ones than any machine has get the least */
             assert_true(cases[i].two * 2 * GEMM_STEP_BYTES <= caches.l1_bytes / 4 * 3);
-        assert_int_equal(crumb_gemm_chunk_steps(row, 2, false, &(crumb_cpu_knobs){.steps = 128}), 128);
+        assert_int_equal(crumb_gemm_chunk_steps(2048, 2048, 2, false, &(crumb_cpu_knobs){.steps = 128}), 128);
     }
     crumb_caches_set(NULL);
 }
@@ -152,8 +172,11 @@ static void qigen_follows_l1(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_core_has_its_part_of_a_cache), cmocka_unit_test(what_is_unknown_has_a_size_that_suits_most),
-        cmocka_unit_test(panels_follow_l1), cmocka_unit_test(columns_follow_l2), cmocka_unit_test(qigen_follows_l1)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_core_has_its_part_of_a_cache),
+                                       cmocka_unit_test(what_is_unknown_has_a_size_that_suits_most),
+                                       cmocka_unit_test(panels_are_even),
+                                       cmocka_unit_test(panels_follow_l1),
+                                       cmocka_unit_test(columns_follow_l2),
+                                       cmocka_unit_test(qigen_follows_l1)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
