@@ -118,6 +118,50 @@ INLINE void quantize_halves(const float *x, uint32_t k, unsigned bits, float sca
     }
 }
 
+/* Lane j of the result: the largest lane of v[j]. */
+INLINE __m256 largest_of_each(const __m256 v[8]) {
+    __m256 four[2];
+    for (int i = 0; i < 2; i++) {
+        const __m256 *w = v + 4 * i;
+        const __m256 a = _mm256_max_ps(_mm256_unpacklo_ps(w[0], w[1]), _mm256_unpackhi_ps(w[0], w[1]));
+        const __m256 b = _mm256_max_ps(_mm256_unpacklo_ps(w[2], w[3]), _mm256_unpackhi_ps(w[2], w[3]));
+        four[i] = _mm256_max_ps(_mm256_shuffle_ps(a, b, 0x44), _mm256_shuffle_ps(a, b, 0xee));
+    }
+    return _mm256_max_ps(_mm256_permute2f128_ps(four[0], four[1], 0x20),
+                         _mm256_permute2f128_ps(four[0], four[1], 0x31));
+}
+
+/* Lane j of the result: the sum of v[j]'s lanes. */
+INLINE __m256i sum_of_each(const __m256i v[8]) {
+    const __m256i low = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
+    const __m256i high = _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
+    return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31));
+}
+
+/* Eight groups of 32 at once, since finding one group's scale and sum is mostly waiting. */
+INLINE void quantize_eight(const float *x, unsigned bits, int8_t *q, float *sx, int32_t *qsum) {
+    const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)), most = _mm256_set1_ps(127.0f);
+    __m256 all[8];
+    for (int g = 0; g < 8; g++) {
+        __m256 v[4];
+        for (int i = 0; i < 4; i++) v[i] = _mm256_and_ps(magnitude, _mm256_loadu_ps(x + 32 * g + 8 * i));
+        all[g] = _mm256_max_ps(_mm256_max_ps(v[0], v[1]), _mm256_max_ps(v[2], v[3]));
+    }
+    const __m256 a = largest_of_each(all);
+    const __m256 counts = _mm256_cmp_ps(a, _mm256_set1_ps(CRUMB_QUANTIZE_TINY), _CMP_GE_OQ);
+    float scales[8];
+    _mm256_storeu_ps(scales, _mm256_and_ps(counts, _mm256_div_ps(most, a)));
+    _mm256_storeu_ps(sx, _mm256_and_ps(counts, _mm256_div_ps(a, most)));
+    __m256i sums[8];
+    for (int g = 0; g < 8; g++) {
+        const __m256 scale = _mm256_broadcast_ss(&scales[g]);
+        const __m256i v = quantize_32(x + 32 * g, scale, scale);
+        store_32(v, bits, q + 32 * g);
+        sums[g] = sum_fours(v);
+    }
+    _mm256_storeu_si256((__m256i *)(void *)qsum, sum_of_each(sums));
+}
+
 INLINE void quantize_row(const float *x, uint32_t k, unsigned bits, uint32_t n, const crumb_q8 *out) {
     const uint32_t n_groups = out->k_padded / out->group;
     int8_t *q = out->q + (size_t)n * out->k_padded;
@@ -133,7 +177,12 @@ INLINE void quantize_row(const float *x, uint32_t k, unsigned bits, uint32_t n, 
         quantize_halves(x, k, bits, scale, out->row_scale, q, sx, out->qsum + (size_t)n * n_groups);
         return;
     }
-    for (uint32_t g = 0; g < n_groups; g++) {
+    uint32_t g = 0;
+    for (; !out->row_scale && out->group == 32 && g + 8 <= k / 32; g += 8) {
+        const size_t at = (size_t)n * n_groups + g;
+        quantize_eight(x + g * 32, bits, q + g * 32, out->sx + at, out->qsum + at);
+    }
+    for (; g < n_groups; g++) {
         uint32_t k0 = g * out->group, k1 = k0 + out->group < k ? k0 + out->group : k;
         if (!out->row_scale) scale = group_scale(largest(x + k0, k1 - k0), &out->sx[(size_t)n * n_groups + g]);
         out->qsum[(size_t)n * n_groups + g] = quantize_span(x + k0, k1 - k0, scale, bits, q + k0);

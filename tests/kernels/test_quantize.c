@@ -86,6 +86,8 @@ static void quantizers_equal_reference(void **state) {
                                 group, row);
                     for (uint32_t k = 1; k <= 100; k += 33)
                         compare(fn, (x_fill)fill, widths[b], k, (uint32_t)crumb_round_up(k, CRUMB_TILE_K), row);
+                    for (uint32_t k = 255; k <= 555; k += 100) /* eight groups at once, and what is left of them */
+                        compare(fn, (x_fill)fill, widths[b], k, CRUMB_TILE_K, row);
                 }
     }
 }
