@@ -23,10 +23,10 @@ static crumb_status choose_isa(const char *target, crumb_isa *out, crumb_error *
         return crumb_fail(err, CRUMB_ERR_ARGUMENT, "target '%s' is not one of the CPU's: \"cpu\" or \"cpu:TIER\"",
                           target);
     if (!crumb_isa_parse(target + 4, out))
-        return crumb_fail(
-            err, CRUMB_ERR_ARGUMENT,
-            "target '%s': no such tier; there are scalar, avx2, avxvnni, avxvnniint8, avx512ymm and avx512vnni",
-            target);
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT,
+                          "target '%s': no such tier; there are scalar, avx2, avxvnni, avxvnniint8, avx512ymm, "
+                          "avx512vnni and avx512vbmi",
+                          target);
     if (!crumb_isa_available(*out))
         return crumb_fail(err, CRUMB_ERR_DEVICE, "target '%s': this processor cannot run it; its best is %s", target,
                           crumb_isa_name(crumb_isa_best()));

@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static const char *const names[CRUMB_ISA_COUNT] = {"scalar",      "avx2",      "avxvnni",
-                                                   "avxvnniint8", "avx512ymm", "avx512vnni"};
+static const char *const names[CRUMB_ISA_COUNT] = {"scalar",    "avx2",       "avxvnni",   "avxvnniint8",
+                                                   "avx512ymm", "avx512vnni", "avx512vbmi"};
 
 const char *crumb_isa_name(crumb_isa isa) {
     return names[isa];
@@ -23,7 +23,7 @@ bool crumb_isa_parse(const char *name, crumb_isa *out) {
 
 bool crumb_isa_includes(crumb_isa tier, crumb_isa code) {
     if (tier == CRUMB_ISA_AVXVNNIINT8 && code == CRUMB_ISA_AVXVNNI) return true;
-    if (tier == CRUMB_ISA_AVX512VNNI && code == CRUMB_ISA_AVX512YMM) return true;
+    if (tier >= CRUMB_ISA_AVX512VNNI && code >= CRUMB_ISA_AVX512YMM && code < tier) return true;
     return code == tier || (code <= CRUMB_ISA_AVX2 && code < tier);
 }
 
@@ -48,18 +48,20 @@ static bool detect(crumb_isa isa) {
 
     const uint32_t avx2 = 1u << 5, bmi2 = 1u << 8;                                /* leaf 7, ebx */
     const uint32_t avx512_f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* leaf 7, ebx */
-    const uint32_t avx512_vnni = 1u << 11;                                        /* leaf 7, ecx */
+    const uint32_t avx512_vbmi = 1u << 1, avx512_vnni = 1u << 11;                 /* leaf 7, ecx */
     const uint32_t avx_vnni = 1u << 4, avx_vnni_int8 = 1u << 4;                   /* leaf 7.1, eax; edx */
     const uint32_t ymm_state = 6, zmm_state = 0xe6;
     bool has_avx2 = has_all(b7, avx2 | bmi2) && has_all(saved_state(), ymm_state);
+    /* More than 16 registers and masks are saved with the zmm registers. */
+    const bool has_avx512 =
+        has_avx2 && has_all(b7, avx512_f_dq_bw_vl) && has_all(c7, avx512_vnni) && has_all(saved_state(), zmm_state);
     switch (isa) {
     case CRUMB_ISA_AVX2: return has_avx2;
     case CRUMB_ISA_AVXVNNI: return has_avx2 && has_all(a71, avx_vnni);
     case CRUMB_ISA_AVXVNNIINT8: return has_avx2 && has_all(a71, avx_vnni) && has_all(d71, avx_vnni_int8);
-    case CRUMB_ISA_AVX512YMM: /* more than 16 registers and masks are saved with the zmm registers */
-    case CRUMB_ISA_AVX512VNNI:
-        return has_avx2 && has_all(b7, avx512_f_dq_bw_vl) && has_all(c7, avx512_vnni) &&
-               has_all(saved_state(), zmm_state);
+    case CRUMB_ISA_AVX512YMM:
+    case CRUMB_ISA_AVX512VNNI: return has_avx512;
+    case CRUMB_ISA_AVX512VBMI: return has_avx512 && has_all(c7, avx512_vbmi);
     default: return false;
     }
 }

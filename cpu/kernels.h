@@ -34,6 +34,7 @@ typedef enum crumb_isa {
     CRUMB_ISA_AVXVNNIINT8, /* + AVX-VNNI-INT8 */
     CRUMB_ISA_AVX512YMM,   /* AVX2 tier + AVX512 F BW VL DQ VNNI, on ymm registers; says nothing of AVX-VNNI */
     CRUMB_ISA_AVX512VNNI,  /* the same on zmm registers */
+    CRUMB_ISA_AVX512VBMI,  /* + AVX512 VBMI */
     CRUMB_ISA_COUNT
 } crumb_isa;
 

@@ -120,7 +120,8 @@ static crumb_probe_dot_fn *dot_of(crumb_isa isa) {
     case CRUMB_ISA_AVXVNNI: return crumb_probe_dot__avxvnni;
     case CRUMB_ISA_AVXVNNIINT8: return crumb_probe_dot__avxvnniint8;
     case CRUMB_ISA_AVX512YMM: return crumb_probe_dot__avx512ymm;
-    case CRUMB_ISA_AVX512VNNI: return crumb_probe_dot__avx512vnni;
+    case CRUMB_ISA_AVX512VNNI:
+    case CRUMB_ISA_AVX512VBMI: return crumb_probe_dot__avx512vnni;
     case CRUMB_ISA_SCALAR:
     case CRUMB_ISA_COUNT: break;
     }
@@ -228,7 +229,7 @@ double crumb_probe_read(crumb_probe *probe) {
 
 /* Multiplications of one dot product instruction. */
 static double macs_of(crumb_isa isa) {
-    return isa == CRUMB_ISA_AVX512VNNI ? 64 : 32;
+    return isa >= CRUMB_ISA_AVX512VNNI ? 64 : 32;
 }
 
 double crumb_probe_dot(crumb_probe *probe, crumb_isa isa) {

@@ -80,7 +80,7 @@ const char *crumb_cpu_kernels_hash(void) {
 
 /* On zmm registers products of 1 bit are faster than look-ups. */
 uint32_t crumb_cpu_index_bits(crumb_isa isa) {
-    return isa == CRUMB_ISA_AVX512VNNI ? 1u << 2 : crumb_isa_includes(isa, CRUMB_ISA_AVX2) ? 1u << 1 | 1u << 2 : 0;
+    return isa >= CRUMB_ISA_AVX512VNNI ? 1u << 2 : crumb_isa_includes(isa, CRUMB_ISA_AVX2) ? 1u << 1 | 1u << 2 : 0;
 }
 
 crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa) {
@@ -89,7 +89,8 @@ crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa) {
     case CRUMB_ISA_AVXVNNI:
     case CRUMB_ISA_AVXVNNIINT8: return crumb_interleave__avxvnni;
     case CRUMB_ISA_AVX512YMM:
-    case CRUMB_ISA_AVX512VNNI: return crumb_interleave__avx512vnni;
+    case CRUMB_ISA_AVX512VNNI:
+    case CRUMB_ISA_AVX512VBMI: return crumb_interleave__avx512vnni;
     case CRUMB_ISA_SCALAR:
     case CRUMB_ISA_COUNT: break;
     }

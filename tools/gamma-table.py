@@ -32,9 +32,9 @@ import sys
 
 PAPER = {"u2": (1.25, 2.175), "u1": (2.4, 4.71)}  # P-core, E-core
 DOT = {"avx2": "vpmaddubsw", "avxvnni": "vpdpbusd", "avxvnniint8": "vpdpbssd", "avx512ymm": "vpdpbusd",
-       "avx512": "vpdpbusd"}
+       "avx512": "vpdpbusd", "avx512vbmi": "vpdpbusd"}
 KERNELS = [("crumb", "gemv", "gemv_sums_{bits}_c1_s{streams}"), ("crumb", "gemv_index", "index_sums_{width}_s{streams}"),
-           ("paper", "georganas", "crumb_georganas_{bits}_i8__{tier}")]
+           ("crumb", "gemv_index", "trit_sums_s{streams}"), ("paper", "georganas", "crumb_georganas_{bits}_i8__{tier}")]
 # Index kernels look up: four vpshufb for 16 rows x 16 k of 1 bit, or x 10 k of ternary weights.
 LOOK_UPS = {"u1": 8 / 4, "u2": 5 / 4}
 
@@ -116,7 +116,9 @@ def rows(build, mca, cpus):
             for bits in ("u1", "u2", "u4", "u8", "c4"):
                 for streams in (1, 2, 4) if who == "crumb" else (0,):
                     name = pattern.format(bits=bits, width=bits[1:], tier=tier, streams=streams)
-                    index = source == "gemv_index"
+                    index = pattern.startswith("index")
+                    if pattern.startswith("trit") and bits != "u2":
+                        continue  # only ternary weights, once
                     dots, body = hot_loop(found.get(name, []), "vpshufb" if index else dot)
                     if not dots:
                         continue

@@ -6,7 +6,7 @@
 #include "cpu/attention/store.h"
 
 /* Before loops over a register block: unrolled early, so that its sums live in registers and not in memory. */
-#if defined(CRUMB_SANITIZED) /* sanitizer builds, as in cpu/avx2/simd256.h */
+#if defined(CRUMB_SANITIZED) /* as in cpu/avx2/simd256.h */
 #define UNROLLED
 #else
 #define UNROLLED _Pragma("GCC unroll 16")

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(CRUMB_SANITIZED) /* sanitizer builds: what is inlined everywhere and instrumented takes minutes to compile */
+#if defined(CRUMB_SANITIZED) /* what is inlined everywhere and instrumented takes minutes to compile */
 #define SIMD_INLINE static inline __attribute__((unused))
 #else
 #define SIMD_INLINE static inline __attribute__((always_inline))

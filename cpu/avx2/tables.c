@@ -115,3 +115,40 @@ void crumb_tables_t5__avx2(const crumb_linear_args *a, void *tables) {
         }
     }
 }
+
+/* ---- ternary, for products ----------------------------------------------------------------------------------- */
+
+size_t crumb_trits_order_row(const crumb_linear_args *a) {
+    return crumb_round_up(crumb_div_up(a->x.k_padded, TRITS_UNIT_BYTES) * TRITS_UNIT_BYTES, 64);
+}
+
+size_t crumb_trits_order_bytes(const crumb_linear_args *a) {
+    return a->n * crumb_trits_order_row(a);
+}
+
+/* 20 positions at q. */
+static inline void order_unit(const int8_t *q, int8_t *out) {
+    const __m128i of_first = _mm_setr_epi8(0, 5, 10, 15, 1, 6, 11, -1, 2, 7, 12, -1, 3, 8, 13, -1);
+    const __m128i of_last = _mm_setr_epi8(-1, -1, -1, -1, -1, -1, -1, 12, -1, -1, -1, 13, -1, -1, -1, 14);
+    const __m128i first = _mm_loadu_si128((const __m128i *)(const void *)q);      /* 0 to 15 */
+    const __m128i last = _mm_loadu_si128((const __m128i *)(const void *)(q + 4)); /* 4 to 19 */
+    const __m128i four = _mm_or_si128(_mm_shuffle_epi8(first, of_first), _mm_shuffle_epi8(last, of_last));
+    const __m128i fifth = _mm_shuffle_epi8(last, _mm_set1_epi32(0x0f0a0500)); /* 4, 9, 14, 19 */
+    const int32_t fifths = _mm_cvtsi128_si32(fifth);
+    _mm_storeu_si128((__m128i *)(void *)out, four);
+    memcpy(out + 16, &fifths, sizeof fifths);
+}
+
+void crumb_trits_order__avx2(const crumb_linear_args *a, void *ordered) {
+    const uint32_t k_padded = a->x.k_padded, whole = k_padded / TRITS_UNIT_BYTES * TRITS_UNIT_BYTES;
+    for (uint32_t n = 0; n < a->n; n++) {
+        const int8_t *q = a->x.q + (size_t)n * k_padded;
+        int8_t *out = (int8_t *)ordered + n * crumb_trits_order_row(a);
+        for (uint32_t k = 0; k < whole; k += TRITS_UNIT_BYTES) order_unit(q + k, out + k);
+        if (whole < k_padded) {
+            int8_t last[TRITS_UNIT_BYTES] = {0};
+            memcpy(last, q + whole, k_padded - whole);
+            order_unit(last, out + whole);
+        }
+    }
+}

@@ -19,6 +19,7 @@
 #include "host/lowbit/index.h"
 
 enum {
+    TRITS_UNIT_BYTES = 20, /* activations that meet two lines of ternary bytes */
     TABLES_LINE_BYTES = 4 * CRUMB_INDEX_LINE_BYTES,
     TABLES_BIT_BASE = 32,
     TABLES_BIT_BIAS = 16, /* of a high digit */
@@ -32,5 +33,12 @@ size_t crumb_tables_t5_bytes(const crumb_linear_args *args);
 /* The tables of all rows of args->x. */
 void crumb_tables_b8__avx2(const crumb_linear_args *args, void *tables);
 void crumb_tables_t5__avx2(const crumb_linear_args *args, void *tables);
+
+/* For products (cpu/lowbit/gemv_trits.h) no tables, but the activations of all rows of args->x in another order: of
+ * each 20 positions 0, 5, 10, 15, then 1, 6, 11, 16 and so on, with zeros behind the last one; rows are
+ * crumb_trits_order_row bytes apart. */
+size_t crumb_trits_order_row(const crumb_linear_args *args);
+size_t crumb_trits_order_bytes(const crumb_linear_args *args);
+void crumb_trits_order__avx2(const crumb_linear_args *args, void *ordered);
 
 #endif

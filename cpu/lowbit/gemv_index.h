@@ -21,7 +21,7 @@
 #define CRUMB_CPU_LOWBIT_GEMV_INDEX_H
 
 #include "cpu/avx2/tables.h"
-#include "cpu/lowbit/gemv.h"
+#include "cpu/lowbit/index_pass.h"
 
 enum { HALF_BYTES = CRUMB_INDEX_LINE_BYTES };
 
@@ -133,26 +133,6 @@ SIMD_INLINE void index_sums(gemv_operands *o, uint32_t line, uint32_t end, const
     }
 }
 
-/* Ternary weights are looked up as -1, 0, 1: no zero point is left. */
-static inline void gemv_index(const crumb_linear_args *a, int bits, gemv_sums_fn *const variants[3]) {
-    shape s = shape_of(a, bits);
-    const uint32_t n_lines = crumb_index_lines(a->w);
-    s.tile_bytes = (size_t)n_lines * CRUMB_INDEX_LINE_BYTES;
-    gemv_pass pass = {.zero = bits == 1 ? zero_point(a->w) : 0,
-                      .table = v_zero(),
-                      .columns = 1,
-                      .streams = a->knobs.streams ? (int)a->knobs.streams : 2 * INDEX_TILES,
-                      .group_lines = n_lines / s.n_groups,
-                      .q = a->prepared,
-                      .q_stride = (size_t)n_lines * TABLES_LINE_BYTES};
-    if (a->effect) {
-        gemv_tell(a, &pass);
-        return;
-    }
-    pass.sums = variants[pass.streams / 2];
-    gemv_run_streams(a, &s, &pass, a->n);
-}
-
 #define INDEX_SUMS(bits, streams)                                                                                      \
     static void index_sums_##bits##_s##streams(gemv_operands *o, uint32_t line, uint32_t end) {                        \
         index_sums(o, line, end, bits, streams);                                                                       \
@@ -162,9 +142,11 @@ static inline void gemv_index(const crumb_linear_args *a, int bits, gemv_sums_fn
     INDEX_SUMS(bits, 2)                                                                                                \
     INDEX_SUMS(bits, 4)                                                                                                \
     void SIMD_NAME(crumb_gemv_##name##_i8)(const crumb_linear_args *a) {                                               \
-        static gemv_sums_fn *const variants[] = {index_sums_##bits##_s1, index_sums_##bits##_s2,                       \
-                                                 index_sums_##bits##_s4};                                              \
-        gemv_index(a, bits, variants);                                                                                 \
+        const index_way way = {{index_sums_##bits##_s1, index_sums_##bits##_s2, index_sums_##bits##_s4},               \
+                               .streams = 2 * INDEX_TILES,                                                             \
+                               .zero = bits == 1 ? zero_point(a->w) : 0, /* trits are looked up as -1, 0, 1 */         \
+                               .row_bytes = (size_t)crumb_index_lines(a->w) * TABLES_LINE_BYTES};                      \
+        gemv_index(a, bits, &way);                                                                                     \
     }
 #define INDEX_GEMV_BITS  INDEX_GEMV(b8, 1)
 #define INDEX_GEMV_TRITS INDEX_GEMV(t5, 2)

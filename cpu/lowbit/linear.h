@@ -5,7 +5,7 @@
 
 #include "cpu/kernels.h"
 
-#if defined(CRUMB_SANITIZED) /* sanitizer builds: unrolled and instrumented code takes minutes to compile */
+#if defined(CRUMB_SANITIZED) /* unrolled and instrumented code takes minutes to compile */
 #define UNROLL
 #elif defined(__clang__)
 #define UNROLL _Pragma("unroll")

@@ -11,7 +11,7 @@ import unittest
 
 from command import COMMAND, MODEL, CommandTest, environment
 
-TIERS = ["scalar", "avx2", "avxvnni", "avxvnniint8", "avx512ymm", "avx512vnni"]
+TIERS = ["scalar", "avx2", "avxvnni", "avxvnniint8", "avx512ymm", "avx512vnni", "avx512vbmi"]
 SHAPE = ["--bits", "1.58", "--shape", "256x512x1", "-t", "1"]
 
 

@@ -17,7 +17,7 @@ check() { # FILE
         cat .clang-tidy "$work/commands/compile_commands.json"
         # shellcheck disable=SC2086 # words
         clang-19 -E -P -D_GNU_SOURCE -I. -I"$work/commands/generated" $headers -mavx2 -mfma -mf16c -mbmi2 -mavxvnni -mavx512f -mavx512bw -mavx512vl \
-            -mavx512dq -mavx512vnni "$1"
+            -mavx512dq -mavx512vnni -mavx512vbmi "$1"
     } | sha256sum | cut -c1-64)
     [ ! -e "$work/clean/$key" ] || return 0
     clang-tidy-19 --quiet -p "$work/commands" --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang \

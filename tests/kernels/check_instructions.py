@@ -14,13 +14,15 @@ FORMS = ("u1", "u2", "u3", "u4", "u5", "u6", "u8", "c4")
 INDEX_FORMS = ("b8", "t5")  # of the index layout: a GEMM unpacks them; one row looks up, without dot products
 GEORGANAS = {"avxvnni": ("u1", "u2"), "avx512ymm": ("u1", "u2")}  # the paper's sequences
 EVEX = r"%zmm|%[xy]mm(1[6-9]|2\d|3[01])|%k[0-7]|\{1to"
+VBMI = r"vperm(b|i2b|t2b) |vpmultishiftqb "
 # folder: (suffix of its kernels, their dot product, forms of codes, what must not be there)
 TIERS = {
     "cpu/avx2": ("avx2", None, (), rf"{EVEX}|vpdp"),  # which every test machine runs
     "cpu/avxvnni": ("avxvnni", r"\{vex\} vpdpbusd .*%ymm\d+$", FORMS, rf"{EVEX}|vpdp(?!busd |wssd )|(?<!\{{vex\}} )vpdp"),
     "cpu/avxvnniint8": ("avxvnniint8", r"vpdpbssd .*%ymm\d+$", ("c4",), rf"{EVEX}|vpdp(?!bssd )"),
     "cpu/avx512ymm": ("avx512ymm", r"^vpdpbusd .*%ymm\d+$", FORMS, r"%zmm|\{vex\}|vpdp(?!busd |wssd )"),
-    "cpu/avx512": ("avx512vnni", r"vpdpbusd .*%zmm\d+$", FORMS, r"\{vex\}|vpdp(?!busd |wssd )"),
+    "cpu/avx512": ("avx512vnni", r"vpdpbusd .*%zmm\d+$", FORMS, rf"\{{vex\}}|vpdp(?!busd |wssd )|{VBMI}"),
+    "cpu/avx512vbmi": ("avx512vbmi", r"vpdpbusd .*%zmm\d+$", (), r"\{vex\}|vpdp(?!busd )"),
 }
 ATTENTION = ("q8_scores", "q8_values")  # their products are of pairs of int16: vpdpwssd
 KINDS = ("gemv", "gemm", "georganas")

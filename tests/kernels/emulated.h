@@ -47,7 +47,8 @@ EMULATED_FOR_ALL(EMULATED_PROTOTYPE)
     X(gemm_t5_i8, 2, ACT_I8, crumb_layout_index, avx512ymm)                                                            \
     X(gemm_b8_i8, 1, ACT_I8, crumb_layout_index, avx512vnni)                                                           \
     X(gemm_t5_i8, 2, ACT_I8, crumb_layout_index, avx512vnni)                                                           \
-    X(gemv_t5_i8, 2, 1 << CRUMB_ACT_ROW, crumb_layout_index_t5, avx512vnni)
+    X(gemv_t5_i8, 2, 1 << CRUMB_ACT_ROW, crumb_layout_index_t5, avx512vnni)                                            \
+    X(gemv_t5_i8, 2, 1 << CRUMB_ACT_ROW, crumb_layout_index_t5_ordered, avx512vbmi)
 
 /* Attention. */
 extern const crumb_kv_ops crumb_kv_f16__avx512vnni_emulated, crumb_kv_q8__avxvnni_emulated,

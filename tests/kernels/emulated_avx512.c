@@ -1,4 +1,5 @@
-/* cpu/avx512's kernels and tuning as they stand, on 512-bit vectors made of two 256-bit ones. */
+/* The kernels of cpu/avx512 and cpu/avx512vbmi and their tuning as they stand, on 512-bit vectors made of two 256-bit
+ * ones. */
 #include "tests/kernels/emulated.h"
 #include "tests/kernels/emulated_simd512.h"
 
@@ -16,8 +17,13 @@
 
 #include "cpu/lowbit/gemv_index.h"
 
+#include "tests/kernels/emulated_trits512.h"
+
+#include "cpu/lowbit/gemv_trits.h"
+
 GEMV_INSTANCES
 INDEX_GEMV_TRITS
+GEMV_TRITS(avx512vbmi_emulated)
 GEMM_INSTANCES
 GEMM_INTERLEAVE_INSTANCE
 SOFTMAX_INSTANCE

@@ -34,7 +34,7 @@ const cli_option cli_option_table[] = {
      .help = "which implementation drives the device; cl: OpenCL; ze: Level Zero, which auto prefers"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_ENGINE,
      .help = "force a kernel tier that this machine has: cpu:scalar, cpu:avx2, cpu:avxvnni, "
-             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, "
+             "cpu:avxvnniint8, cpu:avx512ymm, cpu:avx512vnni, cpu:avx512vbmi, cl:portable, cl:dp4a, cl:dpas-i8, "
              "cl:dpas; through Level Zero ze:portable and so on. A GPU's may end with +exact: attention and 16-bit "
              "weights not on matrix instructions, which add up floats in another order than the CPU; +bf16: rows "
              "between ops in "
@@ -213,8 +213,9 @@ const cli_option cli_option_table[] = {
     {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_TUNE,
      .help = "shapes of the layer: outputs x inputs x rows of activations"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_KERNELS,
-     .help = "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, cpu:avxvnniint8, cpu:avx512ymm, "
-             "cpu:avx512vnni, cl:portable, cl:dp4a, cl:dpas-i8, cl:dpas; cl:dpas+bf16: for values in bf16"},
+     .help =
+         "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, cpu:avxvnniint8, cpu:avx512ymm, "
+         "cpu:avx512vnni, cpu:avx512vbmi, cl:portable, cl:dp4a, cl:dpas-i8, cl:dpas; cl:dpas+bf16: for values in bf16"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_TUNE,
      .help = "OpenCL: for runs with this --target (cl:portable, cl:dp4a, cl:dpas-i8, cl:dpas, cl:dpas+bf16)"},
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_KERNELS | CLI_TUNE,
