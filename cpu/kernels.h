@@ -146,6 +146,9 @@ typedef struct crumb_cpu_kernel {
 const crumb_cpu_kernel *crumb_cpu_kernels(size_t *n);
 /* Whether a kernel computes right what a matrix holds: its width of codes, its codebook or dense type. */
 bool crumb_cpu_kernel_takes(const crumb_cpu_kernel *kernel, const crumb_matrix *w);
+/* Whether it finds activations as the tier in use interleaves and prepares them, once for all parts of a layer: kernels
+ * of other tiers may want them in another order. */
+bool crumb_cpu_kernel_finds_activations(const crumb_cpu_kernel *kernel, crumb_isa isa);
 /* The kernel for a matrix and a batch: the highest rank that fits the tier; the scalar reference always fits low-bit
  * matrices of K <= CRUMB_LINEAR_MAX_K. NULL when nothing fits. */
 const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act_quant act, uint32_t n, crumb_isa isa);

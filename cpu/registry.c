@@ -45,9 +45,20 @@ bool crumb_cpu_kernel_takes(const crumb_cpu_kernel *kernel, const crumb_matrix *
     return takes_codebook(kernel, w->codebook);
 }
 
-/* Whether the kernel finds activations as the tier in use interleaves them: GEMMs of other tiers may want them in
- * another order. */
-static bool finds_activations(const crumb_cpu_kernel *kernel, crumb_isa isa) {
+/* The layout of a tier's own GEMV on the index layout. */
+static const crumb_cpu_layout *index_layout_of(unsigned bits, crumb_isa isa) {
+    const crumb_cpu_kernel *best = NULL;
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
+        const crumb_cpu_kernel *k = &kernels[i];
+        if (k->bits != bits || !k->layout || !k->layout->indexed || !k->layout->prepare) continue;
+        if (crumb_isa_includes(isa, k->isa) && (!best || k->rank > best->rank)) best = k;
+    }
+    return best ? best->layout : NULL;
+}
+
+bool crumb_cpu_kernel_finds_activations(const crumb_cpu_kernel *kernel, crumb_isa isa) {
+    if (kernel->layout && kernel->layout->indexed && kernel->layout->prepare)
+        return kernel->layout == index_layout_of(kernel->bits, isa);
     if (kernel->op != CRUMB_CPU_GEMM || !kernel->bits) return true;
     crumb_interleave_fn *own = crumb_cpu_interleave_select(kernel->isa);
     return !own || own == crumb_cpu_interleave_select(isa);
@@ -57,7 +68,7 @@ static bool fits(const crumb_cpu_kernel *kernel, const crumb_matrix *w, crumb_ac
                  crumb_isa isa) {
     if (kernel->layout ? !(kernel->layout->indexed && w->indexed) : w->indexed) return false;
     if (!crumb_isa_includes(isa, kernel->isa) || !(kernel->acts >> act & 1)) return false;
-    return n <= kernel->max_n && finds_activations(kernel, isa) && crumb_cpu_kernel_takes(kernel, w);
+    return n <= kernel->max_n && crumb_cpu_kernel_finds_activations(kernel, isa) && crumb_cpu_kernel_takes(kernel, w);
 }
 
 const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act_quant act, uint32_t n, crumb_isa isa) {

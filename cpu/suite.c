@@ -72,6 +72,7 @@ static crumb_kernel_info info(const crumb_kernel_machine *machine, size_t kernel
     out.target = crumb_isa_name(isa);
     out.available = crumb_isa_available(isa);
     out.eligible = out.available && out.rank >= 0;
+    out.other_order = product && !crumb_cpu_kernel_finds_activations(product, crumb_isa_best());
     if (!out.available) snprintf(out.why_not, sizeof out.why_not, "the processor has no %s", out.target);
     return out;
 }

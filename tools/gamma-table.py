@@ -34,7 +34,7 @@ PAPER = {"u2": (1.25, 2.175), "u1": (2.4, 4.71)}  # P-core, E-core
 DOT = {"avx2": "vpmaddubsw", "avxvnni": "vpdpbusd", "avxvnniint8": "vpdpbssd", "avx512ymm": "vpdpbusd",
        "avx512": "vpdpbusd", "avx512vbmi": "vpdpbusd"}
 KERNELS = [("crumb", "gemv", "gemv_sums_{bits}_c1_s{streams}"), ("crumb", "gemv_index", "index_sums_{width}_s{streams}"),
-           ("crumb", "gemv_index", "trit_sums_s{streams}"), ("paper", "georganas", "crumb_georganas_{bits}_i8__{tier}")]
+           ("crumb", "gemv_index", "trit_sums_c1_s{streams}"), ("paper", "georganas", "crumb_georganas_{bits}_i8__{tier}")]
 # Index kernels look up: four vpshufb for 16 rows x 16 k of 1 bit, or x 10 k of ternary weights.
 LOOK_UPS = {"u1": 8 / 4, "u2": 5 / 4}
 

@@ -142,7 +142,7 @@ SIMD_INLINE void index_sums(gemv_operands *o, uint32_t line, uint32_t end, const
     INDEX_SUMS(bits, 2)                                                                                                \
     INDEX_SUMS(bits, 4)                                                                                                \
     void SIMD_NAME(crumb_gemv_##name##_i8)(const crumb_linear_args *a) {                                               \
-        const index_way way = {{index_sums_##bits##_s1, index_sums_##bits##_s2, index_sums_##bits##_s4},               \
+        const index_way way = {.sums = {index_sums_##bits##_s1, index_sums_##bits##_s2, index_sums_##bits##_s4},       \
                                .streams = 2 * INDEX_TILES,                                                             \
                                .zero = bits == 1 ? zero_point(a->w) : 0, /* trits are looked up as -1, 0, 1 */         \
                                .row_bytes = (size_t)crumb_index_lines(a->w) * TABLES_LINE_BYTES};                      \

@@ -39,49 +39,57 @@ SIMD_INLINE trit_tables trit_tables_load(void) {
                          {v_load(trit_codes[1]), v_load(trit_codes[1] + 64)}};
 }
 
-/* The products of 16 rows' bytes join the accumulators of the planes. */
-SIMD_INLINE void trit_products(const trit_tables *t, vint bytes, const int8_t *q, vint *acc) {
+/* The products of 16 rows' bytes join the accumulators, TRIT_SUMS of every column. */
+SIMD_INLINE void trit_products(const trit_tables *t, vint bytes, const int8_t *q, size_t q_stride, const int columns,
+                               vint *acc) {
     const vint four = trits_mirror(trits_find(t->four, bytes), v_broadcast_bytes(TRIT_ALL_TWO), bytes);
     const vint fifth = trits_mirror(trits_find(t->fifth, bytes), v_broadcast_bytes(2), bytes);
-    UNROLL for (int p = 0; p < TRIT_PLANES; p++) acc[p] =
-        v_dot4(acc[p], v_and(four, v_broadcast_bytes(3 << 2 * p)), v_broadcast4(q + 4 * p));
-    acc[TRIT_PLANES] = v_dot4(acc[TRIT_PLANES], fifth, v_broadcast4(q + 4 * TRIT_PLANES));
+    UNROLL for (int p = 0; p < TRIT_SUMS; p++) {
+        const vint codes = p < TRIT_PLANES ? v_and(four, v_broadcast_bytes(3 << 2 * p)) : fifth;
+        UNROLL for (int c = 0; c < columns; c++) {
+            vint *sum = &acc[c * TRIT_SUMS + p];
+            *sum = v_dot4(*sum, codes, v_broadcast4(q + (size_t)c * q_stride + 4 * p));
+        }
+    }
 }
 
 /* gemv_sums_fn for index lines: o->q are ordered activations. A lane of a plane gains at most 4 * 128 * 128 a line and
  * has CRUMB_LINEAR_MAX_K / 20 of them. */
-SIMD_INLINE void trit_sums(gemv_operands *o, uint32_t line, uint32_t end, const trit_tables *t, const int streams) {
+SIMD_INLINE void trit_sums(gemv_operands *o, uint32_t line, uint32_t end, const int columns, const int streams) {
+    const trit_tables tables = trit_tables_load();
+    const int per_stream = columns * TRIT_SUMS;
     const int8_t *q = o->q + (size_t)line / 2 * TRITS_UNIT_BYTES;
-    vint acc[GEMV_MAX_STREAMS * TRIT_SUMS];
-    UNROLL for (int i = 0; i < streams * TRIT_SUMS; i++) acc[i] = v_zero();
+    vint acc[GEMV_MAX_SUMS * TRIT_SUMS];
+    UNROLL for (int i = 0; i < streams * per_stream; i++) acc[i] = v_zero();
     for (; line + 2 <= end; line += 2, q += TRITS_UNIT_BYTES) UNROLL for (int s = 0; s < streams; s++) {
             const uint8_t *codes = o->codes[s] + (size_t)line * CRUMB_INDEX_LINE_BYTES;
             gemv_fetch(o, codes);
-            trit_products(t, trits_load(codes), q, &acc[s * TRIT_SUMS]);
+            trit_products(&tables, trits_load(codes), q, o->q_stride, columns, &acc[s * per_stream]);
         }
     if (line < end) UNROLL for (int s = 0; s < streams; s++) {
             const uint8_t *codes = o->codes[s] + (size_t)line * CRUMB_INDEX_LINE_BYTES;
-            trit_products(t, trits_load_half(codes), q, &acc[s * TRIT_SUMS]);
+            trit_products(&tables, trits_load_half(codes), q, o->q_stride, columns, &acc[s * per_stream]);
         }
-    UNROLL for (int s = 0; s < streams; s++) {
-        const vint *of = &acc[s * TRIT_SUMS];
+    UNROLL for (int i = 0; i < streams * columns; i++) {
+        const vint *of = &acc[i * TRIT_SUMS];
         vint sum = v_add(of[0], of[TRIT_PLANES]);
         UNROLL for (int p = 1; p < TRIT_PLANES; p++) sum = v_add(sum, v_shift_right_signed(of[p], 2 * p));
-        o->sums[s] = sum;
+        o->sums[i] = sum;
     }
 }
 
-#define TRIT_SUMS(streams)                                                                                             \
-    static void trit_sums_s##streams(gemv_operands *o, uint32_t line, uint32_t end) {                                  \
-        const trit_tables tables = trit_tables_load();                                                                 \
-        trit_sums(o, line, end, &tables, streams);                                                                     \
+#define TRIT_SUMS_FN(columns, streams)                                                                                 \
+    static void trit_sums_c##columns##_s##streams(gemv_operands *o, uint32_t line, uint32_t end) {                     \
+        trit_sums(o, line, end, columns, streams);                                                                     \
     }
 #define GEMV_TRITS(tier)                                                                                               \
-    TRIT_SUMS(1)                                                                                                       \
-    TRIT_SUMS(2)                                                                                                       \
-    TRIT_SUMS(4)                                                                                                       \
+    TRIT_SUMS_FN(1, 1)                                                                                                 \
+    TRIT_SUMS_FN(1, 2)                                                                                                 \
+    TRIT_SUMS_FN(1, 4)                                                                                                 \
+    TRIT_SUMS_FN(2, 1)                                                                                                 \
     void crumb_gemv_t5_i8__##tier(const crumb_linear_args *a) {                                                        \
-        const index_way way = {{trit_sums_s1, trit_sums_s2, trit_sums_s4},                                             \
+        const index_way way = {.sums = {trit_sums_c1_s1, trit_sums_c1_s2, trit_sums_c1_s4},                            \
+                               .pair = trit_sums_c2_s1,                                                                \
                                .streams = 2,                                                                           \
                                .zero = zero_point(a->w),                                                               \
                                .row_bytes = crumb_trits_order_row(a)};                                                 \

@@ -10,10 +10,24 @@
 /* How lines become sums. */
 typedef struct index_way {
     gemv_sums_fn *sums[3]; /* for 1, 2 and 4 streams */
-    int streams;           /* by default */
-    int zero;              /* point of what is summed */
-    size_t row_bytes;      /* of a->prepared, for each row of activations */
+    gemv_sums_fn *pair; /* for one stream and two rows of activations, which fill the registers; NULL: there is none */
+    int streams, zero;  /* by default; zero point of what is summed */
+    size_t row_bytes;   /* of a->prepared, for each row of activations */
 } index_way;
+
+/* Every tile-row meets all activations while it is in a cache. */
+static void index_run(const crumb_linear_args *a, const shape *s, gemv_pass *pass, const index_way *way) {
+    const uint32_t n_tiles = a->tile1 - a->tile0, n_streams = (uint32_t)pass->streams,
+                   step = (n_tiles + n_streams - 1) / n_streams;
+    for (uint32_t i = 0; i < step; i++) {
+        for (uint32_t t = 0; t < n_streams; t++) pass->tile[t] = a->tile0 + t * step + i;
+        for (pass->n0 = 0; pass->n0 < a->n; pass->n0 += (uint32_t)pass->columns) {
+            pass->columns = way->pair && a->n - pass->n0 >= 2 ? 2 : 1;
+            pass->sums = pass->columns == 2 ? way->pair : way->sums[n_streams / 2];
+            gemv_run_pass(a, s, pass);
+        }
+    }
+}
 
 /* a->prepared are what the layout made of the activations. */
 static inline void gemv_index(const crumb_linear_args *a, int bits, const index_way *way) {
@@ -22,17 +36,15 @@ static inline void gemv_index(const crumb_linear_args *a, int bits, const index_
     s.tile_bytes = (size_t)n_lines * CRUMB_INDEX_LINE_BYTES;
     gemv_pass pass = {.zero = way->zero,
                       .table = v_zero(),
-                      .columns = 1,
                       .streams = a->knobs.streams ? (int)a->knobs.streams : way->streams,
                       .group_lines = n_lines / s.n_groups,
                       .q = a->prepared,
                       .q_stride = way->row_bytes};
-    if (a->effect) {
+    if (way->pair && a->n >= 2) pass.streams = 1;
+    if (a->effect)
         gemv_tell(a, &pass);
-        return;
-    }
-    pass.sums = way->sums[pass.streams / 2];
-    gemv_run_streams(a, &s, &pass, a->n);
+    else
+        index_run(a, &s, &pass, way);
 }
 
 #endif

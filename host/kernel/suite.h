@@ -24,6 +24,7 @@ typedef struct crumb_kernel_info {
     int rank;              /* the highest that fits is chosen; below 0: only there to be compared with */
     bool available;        /* on this device */
     bool eligible;         /* and a plan of this device may choose it */
+    bool other_order;      /* but not beside its own: it reads activations in an order that they do not have then */
     bool quantizes;        /* it reads floats, and makes int8 of them itself */
     bool in_plans;         /* it runs as part of a plan of ops (plan_record), not by itself on a problem */
     crumb_op_kind kind;    /* of the op that becomes it, where in_plans */

@@ -359,9 +359,9 @@ static void every_width_and_group_has_a_fast_kernel(void **state) {
                     }
 }
 
-/* A plan interleaves activations once, for the GEMM of its tier: one that wants another order is never taken, whatever
- * a tuning record says. */
-static void gemms_of_another_order_are_not_taken(void **state) {
+/* A plan interleaves activations once, for the GEMM of its tier, and prepares them once for its GEMV on the index
+ * layout: a kernel that wants another order is never taken, whatever a tuning record says. */
+static void kernels_of_another_order_are_not_taken(void **state) {
     (void)state;
     const struct {
         crumb_isa isa;
@@ -374,10 +374,21 @@ static void gemms_of_another_order_are_not_taken(void **state) {
                  {CRUMB_ISA_AVXVNNIINT8, "gemm_u8_i8__avxvnni", true},
                  {CRUMB_ISA_AVX512YMM, "gemm_u8_i8__avx512vnni", false},
                  {CRUMB_ISA_AVX512VNNI, "gemm_u8_i8__avx512ymm", true},
-                 {CRUMB_ISA_AVX512VNNI, "gemm_u8_i8__avxvnni", false}};
-    const crumb_matrix w = {.bits = 8, .max_code = 255, .mul = 1, .sub = 128, .m = 16, .k = 32, .group = 32};
+                 {CRUMB_ISA_AVX512VNNI, "gemm_u8_i8__avxvnni", false},
+                 {CRUMB_ISA_AVX512VBMI, "gemm_u8_i8__avx512vnni", true},
+                 {CRUMB_ISA_AVX2, "gemv_t5_i8__avx2", true},
+                 {CRUMB_ISA_AVX512VNNI, "gemv_t5_i8__avx2", true},
+                 {CRUMB_ISA_AVX512VNNI, "gemv_t5_i8__avx512vnni", true},
+                 {CRUMB_ISA_AVX512VBMI, "gemv_t5_i8__avx2", false},
+                 {CRUMB_ISA_AVX512VBMI, "gemv_t5_i8__avx512vnni", false},
+                 {CRUMB_ISA_AVX512VBMI, "gemv_t5_i8__avx512vbmi", true},
+                 {CRUMB_ISA_AVX512VBMI, "gemm_t5_i8__avx512vnni", true}};
+    const crumb_matrix bytes = {.bits = 8, .max_code = 255, .mul = 1, .sub = 128, .m = 16, .k = 32, .group = 32};
+    const crumb_matrix trits = {
+        .bits = 2, .max_code = 2, .mul = 1, .sub = 1, .m = 16, .k = 32, .group = 32, .indexed = true};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const crumb_cpu_kernel *found = crumb_cpu_kernel_find(cases[i].kernel, &w, CRUMB_ACT_GROUP, 1, cases[i].isa);
+        const crumb_matrix *w = strstr(cases[i].kernel, "_t5_") ? &trits : &bytes;
+        const crumb_cpu_kernel *found = crumb_cpu_kernel_find(cases[i].kernel, w, CRUMB_ACT_ROW, 1, cases[i].isa);
         if (!found != !cases[i].taken)
             fail_msg("%s is%s taken in tier %s", cases[i].kernel, found ? "" : " not", crumb_isa_name(cases[i].isa));
     }
@@ -409,7 +420,7 @@ int main(void) {
         cmocka_unit_test(reference_is_right_on_a_layer_by_hand),
         cmocka_unit_test(codebooks_get_kernels_that_take_them),
         cmocka_unit_test(every_width_and_group_has_a_fast_kernel),
-        cmocka_unit_test(gemms_of_another_order_are_not_taken),
+        cmocka_unit_test(kernels_of_another_order_are_not_taken),
         cmocka_unit_test(kernels_equal_reference_on_random_layers),
         cmocka_unit_test(gemms_take_blocks_of_columns),
         cmocka_unit_test(kernels_hold_at_their_bounds),

@@ -99,9 +99,10 @@ static crumb_status add_candidate(tuner *t, size_t kernel, const char *knobs, cr
     return CRUMB_OK;
 }
 
-/* Models keep weights in one layout. */
+/* Models keep weights in one layout, and activations in one order. */
 static bool worth_trying(const tuner *t, size_t kernel) {
     const crumb_kernel_info info = kernels_info(t->choice, kernel);
+    if (info.other_order && !t->choice->options->kernel_filter) return false;
     return info.eligible && strcmp(info.layout, t->layout) == 0 && t->problem->n <= info.max_n &&
            strcmp(info.target, "scalar") != 0 && kernels_selected(t->choice, &info) &&
            kernels_takes(t->choice, kernel, t->problem);
