@@ -157,12 +157,16 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
     GEMM_HALF_LOOP(k8, 8)                                                                                              \
     GEMM_LOOP(k4_block_min, 4, gemm_wide(4, GEMM_BLOCKS), false, true, GEMM_BLOCKS)                                    \
     SIMD_INLINE const gemm_loops *gemm_loops_of(int bits, bool codebook) {                                             \
-        static const gemm_loops                                                                                        \
-            c4 = {gemm_k5_any, gemm_k5_block_zero, gemm_k5_block_both, gemm_k5_block_both, gemm_k4_half},              \
-            k4 = {gemm_k4_any, gemm_k4_block_zero, gemm_k4_block_min, gemm_k4_block_both, gemm_k4_half},               \
-            k5 = {gemm_k5_any, gemm_k5_block_zero, gemm_k5_block_both, gemm_k5_block_both, gemm_k4_half},              \
-            k6 = {gemm_k6_any, gemm_k6_block_zero, gemm_k6_block_both, gemm_k6_block_both, gemm_k6_half},              \
-            k8 = {gemm_k8_any, gemm_k8_block_zero, gemm_k8_block_both, gemm_k8_block_both, gemm_k8_half};              \
+        static const gemm_loops c4 = {gemm_k5_any,        gemm_k5_block_zero, gemm_k5_block_both,                      \
+                                      gemm_k5_block_both, gemm_k4_half,       gemm_k4_half_min},                       \
+                                k4 = {gemm_k4_any,        gemm_k4_block_zero, gemm_k4_block_min,                       \
+                                      gemm_k4_block_both, gemm_k4_half,       gemm_k4_half_min},                       \
+                                k5 = {gemm_k5_any,        gemm_k5_block_zero, gemm_k5_block_both,                      \
+                                      gemm_k5_block_both, gemm_k4_half,       gemm_k4_half_min},                       \
+                                k6 = {gemm_k6_any,        gemm_k6_block_zero, gemm_k6_block_both,                      \
+                                      gemm_k6_block_both, gemm_k6_half,       gemm_k6_half_min},                       \
+                                k8 = {gemm_k8_any,        gemm_k8_block_zero, gemm_k8_block_both,                      \
+                                      gemm_k8_block_both, gemm_k8_half,       gemm_k8_half_min};                       \
         return codebook ? &c4 : bits <= 4 ? &k4 : bits == 5 ? &k5 : bits == 6 ? &k6 : &k8;                             \
     }
 

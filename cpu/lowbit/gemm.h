@@ -160,10 +160,10 @@ SIMD_INLINE void gemm_rows(gemm_block b, const int kind, const int wide, const b
     }
 }
 
-/* The loops of a kind: for groups of any size, for groups of 32 by what their weights have, for groups of 16. */
+/* The loops of a kind: for groups of any size, for groups of 32 and of 16 by what their weights have. */
 typedef void gemm_rows_fn(const gemm_block *b);
 typedef struct gemm_loops {
-    gemm_rows_fn *any, *block_zero, *block_min, *block_both, *half;
+    gemm_rows_fn *any, *block_zero, *block_min, *block_both, *half, *half_min;
 } gemm_loops;
 
 #define GEMM_LOOP(name, kind, wide, has_zero, has_min, groups)                                                         \
@@ -175,7 +175,8 @@ typedef struct gemm_loops {
     GEMM_LOOP(name##_block_zero, kind, gemm_wide(kind, GEMM_BLOCKS), true, false, GEMM_BLOCKS)                         \
     GEMM_LOOP(name##_block_both, kind, gemm_wide(kind, GEMM_BLOCKS), true, true, GEMM_BLOCKS)
 #define GEMM_HALF_LOOP(name, kind)                                                                                     \
-    GEMM_LOOP(name##_half, kind, gemm_wide(kind, GEMM_HALVES), true, b->a->w->mins != NULL, GEMM_HALVES)
+    GEMM_LOOP(name##_half, kind, gemm_wide(kind, GEMM_HALVES), true, false, GEMM_HALVES)                               \
+    GEMM_LOOP(name##_half_min, kind, gemm_wide(kind, GEMM_HALVES), true, true, GEMM_HALVES)
 
 GEMM_KINDS
 
@@ -205,7 +206,7 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     memset(b.accs, 0, (size_t)most * GEMM_ROWS * sizeof *b.accs);
     switch (groups) {
     case GEMM_ANY: loops->any(&b); break;
-    case GEMM_HALVES: loops->half(&b); break;
+    case GEMM_HALVES: (a->w->mins ? loops->half_min : loops->half)(&b); break;
     case GEMM_BLOCKS:
         (!a->w->mins ? loops->block_zero : zero_point(a->w) ? loops->block_both : loops->block_min)(&b);
         break;
