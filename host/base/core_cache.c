@@ -32,11 +32,9 @@ static uint64_t count_listed(const char *list) {
     return n ? n : 1;
 }
 
-/* Of one processor; 0: it has none, or does not say. */
-static uint64_t core_bytes(const char *cpus, int cpu, int level) {
+/* The size of one processor's data cache of a level, and who shares it; 0: it has none, or does not say. */
+static uint64_t find_cache(const char *cpus, int cpu, int level, char shared[64]) {
     char line[64], name[64];
-    read_line(cpus, cpu, "topology/thread_siblings_list", line);
-    const uint64_t n_siblings = count_listed(line);
     for (int index = 0; index < 8; index++) {
         char unit = 0;
         unsigned long long n_bytes = 0;
@@ -50,11 +48,18 @@ static uint64_t core_bytes(const char *cpus, int cpu, int level) {
         read_line(cpus, cpu, name, line);
         if (sscanf(line, "%llu%c", &n_bytes, &unit) < 1) continue;
         snprintf(name, sizeof name, "cache/index%d/shared_cpu_list", index);
-        read_line(cpus, cpu, name, line);
-        const uint64_t n_cores = (count_listed(line) + n_siblings - 1) / n_siblings;
-        return (n_bytes << (unit == 'K' ? 10 : unit == 'M' ? 20 : 0)) / n_cores;
+        read_line(cpus, cpu, name, shared);
+        return n_bytes << (unit == 'K' ? 10 : unit == 'M' ? 20 : 0);
     }
     return 0;
+}
+
+/* What one processor has of it. */
+static uint64_t core_bytes(const char *cpus, int cpu, int level) {
+    char siblings[64], shared[64];
+    read_line(cpus, cpu, "topology/thread_siblings_list", siblings);
+    const uint64_t n_siblings = count_listed(siblings), n_bytes = find_cache(cpus, cpu, level, shared);
+    return n_bytes ? n_bytes / ((count_listed(shared) + n_siblings - 1) / n_siblings) : 0;
 }
 
 uint64_t crumb_cache_core_bytes_by(const char *cpus, int level) {
@@ -65,6 +70,22 @@ uint64_t crumb_cache_core_bytes_by(const char *cpus, int level) {
         if (n_bytes && (!least || n_bytes < least)) least = n_bytes;
     }
     return least;
+}
+
+uint64_t crumb_cache_all_bytes_by(const char *cpus, int level) {
+    const int most = 1024;
+    uint64_t all = 0;
+    for (int cpu = 0; cpu < most; cpu++) {
+        char shared[64];
+        const uint64_t n_bytes = find_cache(cpus, cpu, level, shared);
+        if (n_bytes && strtol(shared, NULL, 10) == cpu) all += n_bytes; /* the first of those that share it */
+    }
+    return all;
+}
+
+uint64_t crumb_cache_all_bytes(int level) {
+    const uint64_t n_bytes = crumb_cache_all_bytes_by("/sys/devices/system/cpu", level);
+    return n_bytes ? n_bytes : crumb_cache_bytes(level);
 }
 
 uint64_t crumb_cache_core_bytes(int level) {

@@ -25,10 +25,13 @@ int crumb_cpu_limit_by(const char *cgroup_root, const char *groups_path);
 int crumb_cpu_physical(int *cpus, int capacity);
 /* Size of a data cache that one core sees, level 1 to 3; 0 where the system does not say. */
 uint64_t crumb_cache_bytes(int level);
+/* Of all data caches of a level together. */
+uint64_t crumb_cache_all_bytes(int level);
 /* What one core has of its data cache of a level, 1 or 2, the least of all cores: its part, where cores share one. 0
  * where the system does not say. */
 uint64_t crumb_cache_core_bytes(int level);
 /* The same by a folder that stands for /sys/devices/system/cpu; for tests. */
+uint64_t crumb_cache_all_bytes_by(const char *cpus, int level);
 uint64_t crumb_cache_core_bytes_by(const char *cpus, int level);
 /* The processor's own name, for people: "AMD EPYC 7B13"; "unknown processor" where the system does not say. */
 void crumb_cpu_model_name(char *out, size_t capacity);

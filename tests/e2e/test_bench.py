@@ -13,7 +13,8 @@ FIELDS = ["build_commit", "build_number", "cpu_info", "gpu_info", "backends", "m
           "model_size", "model_n_params", "n_batch", "n_ubatch", "n_threads", "type_k", "type_v", "n_gpu_layers",
           "devices", "n_prompt", "n_gen", "n_depth", "test_time", "avg_ns", "stddev_ns", "avg_ts", "stddev_ts",
           "samples_ns", "samples_ts", "bandwidth_gb_s", "roofline_pct", "ttft_ms", "tpot_ms", "energy_j",
-          "j_per_token", "energy_source", "energy_missing", "power_w", "clock_mhz", "throttling", "target", "head_type"]
+          "j_per_token", "energy_source", "energy_missing", "power_w", "clock_mhz", "throttling", "target", "head_type",
+          "bytes_per_token", "read_gb_s"]
 
 
 class Bench(CommandTest):

@@ -128,6 +128,7 @@ class Tune(CommandTest):
 
     def test_import_verifies(self):
         self.tune(*SHAPE, "--op", "gemv", "--fraction", "0.05")
+        self.tune("--shape", "64x512x1,64x512x60", "--bits", "1.58,8", "--fraction", "0.01", "--budget", "4s")
         lines = self.tune("export").stdout
         path = os.path.join(self.folder.name, "lines")
         with open(path, "w", encoding="utf-8") as f:
@@ -136,7 +137,15 @@ class Tune(CommandTest):
         n = len(lines.splitlines())
         self.assertEqual(self.succeeds("tune", "import", path, "--tuning", other).stdout, f"{n} measurements imported\n")
         self.assertEqual(self.succeeds("tune", "export", "--tuning", other).stdout, lines)
-        for damage in ("not json", '{"device": 1}', lines.splitlines()[0].replace('"m":256', '"m":-1')):
+        # A kernel that takes nothing of that group cannot have been right.
+        first = json.loads(lines.splitlines()[0])
+        unlikely = json.dumps(dict(first, kernel="gemv_t5_i8__avx2", group=32, k=512))
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(unlikely + "\n")
+        done = self.succeeds("tune", "import", path, "--tuning", other)
+        self.assertIn("0 measurements imported", done.stdout)
+        self.assertIn(":1: gemv_t5_i8__avx2 with", done.stderr)
+        for damage in ("not json", '{"device": 1}', json.dumps(dict(first, m=-1))):
             with open(path, "w", encoding="utf-8") as f:
                 f.write(damage + "\n")
             self.fails(3, "tune", "import", path, "--tuning", other, says=":1: not a line")

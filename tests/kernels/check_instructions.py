@@ -26,6 +26,10 @@ TIERS = {
 }
 ATTENTION = ("q8_scores", "q8_values")  # their products are of pairs of int16: vpdpwssd
 KINDS = ("gemv", "gemm", "georganas")
+# GEMVs on the index layout: what must be in them. Look-ups have no dot products, products of trits both.
+LOOK_UPS = {"cpu/avx2": (("index_sums_1", "index_sums_2"), (r"vpshufb .*%ymm\d+$",)),
+            "cpu/avx512": (("index_sums_2",), (r"vpshufb .*%zmm\d+$",)),
+            "cpu/avx512vbmi": (("trit_sums_c1", ), (r"vpdpbusd .*%zmm\d+$", r"vperm[it]2b .*%zmm\d+$"))}
 LEAST = 1  # the narrowest inner loop: 8-bit codes, one stream, 16 rows in a register
 
 
@@ -75,10 +79,20 @@ def check_kernels(found, names, pattern):
             yield f"{name}: {count} right and {wrong} other dot products"
 
 
+def check_look_ups(found, name, patterns):
+    """Failures of a function that must hold each pattern, and a dot product only if that is one."""
+    code = reachable(found, name)
+    for pattern in patterns:
+        if not any(re.search(pattern, line) for line in code):
+            yield f"{name}: nothing like {pattern}"
+    if not any("vpdp" in pattern for pattern in patterns) and any("vpdp" in line for line in code):
+        yield f"{name}: dot products"
+
+
 def check_tier(folder, objects):
     """Functions checked, and failures."""
     tier, pattern, forms, foreign = TIERS[folder]
-    checked, failures = 0, []
+    checked, n_index, failures = 0, 0, []
     for path in objects:
         found = functions(path)
         for name, code in found.items():
@@ -88,11 +102,18 @@ def check_tier(folder, objects):
                 names = expected(kind, tier, forms)
                 checked += len(names)
                 failures += [f"{folder}: {failure}" for failure in check_kernels(found, names, pattern)]
+        if f"{folder}/gemv_index.c" in path:
+            names, patterns = LOOK_UPS[folder]
+            names = [f"{name}_s{n}" for name in names for n in (1, 2, 4)]
+            n_index = len(names)
+            failures += [f"{folder}: {failure}" for name in names for failure in check_look_ups(found, name, patterns)]
         if f"{folder}/attention.c" in path and pattern:
             failures += [f"{folder}: {failure}" for failure in check_kernels(found, ATTENTION, pattern.replace("busd", "wssd"))]
+    if n_index != 3 * len(LOOK_UPS.get(folder, ((), ()))[0]):
+        failures.append(f"{folder}: the GEMV on the index layout was not among {objects}")
     if not objects or checked != sum(len(expected(kind, tier, forms)) for kind in KINDS):
         failures.append(f"{folder}: not all objects were given: {objects}")
-    return checked, failures
+    return checked + n_index, failures
 
 
 def main():

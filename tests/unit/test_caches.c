@@ -65,6 +65,9 @@ static void a_core_has_its_part_of_a_cache(void **state) {
     }
     assert_int_equal(crumb_cache_core_bytes_by(root, 1), 32 << 10);
     assert_int_equal(crumb_cache_core_bytes_by(root, 2), 1 << 20);
+    assert_int_equal(crumb_cache_all_bytes_by(root, 2), (2 + 4) << 20);
+    assert_int_equal(crumb_cache_all_bytes_by(root, 1), (48 + 32) << 10); /* as these files have it */
+    assert_int_equal(crumb_cache_all_bytes_by(root, 3), 0);
     put_cache(root, 6, 2, "2\n", "Unified\n", "many\n", "\n"); /* what cannot be read says nothing */
     assert_int_equal(crumb_cache_core_bytes_by(root, 2), 1 << 20);
     char command[64];

@@ -140,6 +140,8 @@ static void add_own(cJSON *o, const bench_result *r) {
     add_energy(o, r);
     cJSON_AddItemToObject(o, "target", text_item(r->info.target));
     cJSON_AddItemToObject(o, "head_type", text_item(r->info.head_type));
+    cJSON_AddItemToObject(o, "bytes_per_token", json_u64(r->info.decode_bytes));
+    cJSON_AddItemToObject(o, "read_gb_s", real_or_null(r->roof_gb_s));
 }
 
 static cJSON *result_object(const bench_result *r, bool samples) {

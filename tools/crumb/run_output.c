@@ -134,8 +134,10 @@ static void print_timings(const run_state *r, const crumb_session_stats *s, doub
 static void print_roofline(const run_state *r, double rate, double roof) {
     if (rate <= 0) return;
     if (roof > 0)
-        fprintf(stderr, "         roofline = %9.1f %% (%.1f GB/s of weights read, of %.1f GB/s that memory gives)\n",
-                100 * rate / roof, rate, roof);
+        fprintf(stderr,
+                "         roofline = %9.1f %% (%.1f GB/s of weights read, of %.1f GB/s that memory gives; %.1f MB a "
+                "token, head %s)\n",
+                100 * rate / roof, rate, roof, (double)r->info.decode_bytes * 1e-6, r->info.head_type);
     else if (r->options->roofline)
         fprintf(stderr, "         roofline = unknown: too little free memory to measure it\n");
     else
@@ -157,6 +159,9 @@ static crumb_status print_json_end(const run_state *r, const crumb_session_stats
     json_add_real(o, "sample_ms", s->sample_ms);
     cJSON_AddItemToObject(o, "bandwidth_gb_s", rate > 0 ? json_real(rate, 6) : cJSON_CreateNull());
     cJSON_AddItemToObject(o, "roofline_pct", roof > 0 ? json_real(100 * rate / roof, 6) : cJSON_CreateNull());
+    cJSON_AddItemToObject(o, "read_gb_s", roof > 0 ? json_real(roof, 6) : cJSON_CreateNull());
+    json_add_u64(o, "bytes_per_token", r->info.decode_bytes);
+    json_add_text(o, "head_type", r->info.head_type);
     if (r->options->explain) cJSON_AddItemToObject(o, "explain", cli_explain_json(r->session));
     return json_print(o, true, "\n", err);
 }

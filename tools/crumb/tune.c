@@ -189,25 +189,30 @@ static crumb_status prune(const cli_options *options, crumb_error *err) {
 
 /* ---- import ------------------------------------------------------------------------------------------------ */
 
-/* A kernel of that name computes the right thing here with these knobs. Kernels of other targets cannot be asked, and
- * are never looked up here either. */
+/* A kernel of that name computes the right thing here with these knobs, in all formats that it takes; one that takes
+ * none cannot be right. Kernels of other targets cannot be asked, and are never looked up here either. */
 static crumb_status verify(const kernels_choice *c, const crumb_tuning_record *r, bool *ok, crumb_error *err) {
+    const uint32_t k = 512, group = r->key.group && k % r->key.group == 0 ? r->key.group : k;
+    const uint32_t n = r->key.n > 0 && r->key.n < TUNE_CHECK_N ? r->key.n : TUNE_CHECK_N;
     *ok = true;
     for (size_t i = 0; i < c->suite->n_kernels(); i++) {
         const crumb_kernel_info info = kernels_info(c, i);
+        bool checked = false;
         if (strcmp(info.name, r->kernel) != 0 || !info.available) continue;
         for (size_t f = 0; f < crumb_n_kernel_formats; f++) {
             crumb_kernel_problem p = {.format = &crumb_kernel_formats[f],
                                       .m = 48,
-                                      .k = 512,
-                                      .n = 5,
-                                      .group = 128,
+                                      .k = k,
+                                      .n = n,
+                                      .group = group,
                                       .act = (crumb_act_quant)r->key.act};
             kernels_check check;
             if (!kernels_takes(c, i, &p)) continue;
             CRUMB_TRY(kernels_check_run(c, i, r->knobs, &p, f, false, &check, err));
             *ok = *ok && check.ok;
+            checked = true;
         }
+        *ok = *ok && checked;
     }
     return CRUMB_OK;
 }

@@ -6,6 +6,9 @@
 #include "host/kernel/tuning.h"
 #include "tools/crumb/kernels.h"
 
+/* Rows of activations that a check takes at most: more than the narrowest block of columns that a GEMM may be told. */
+enum { TUNE_CHECK_N = 53 };
+
 typedef struct tune_outcome {
     size_t n_candidates, n_measured, n_wrong; /* n_measured: in this run; the others were known */
     crumb_tuning_record best;

@@ -17,8 +17,7 @@ enum {
     CONFIRM_ROUNDS = 25, /* more than any other record has: so it is known which were confirmed */
     FEW_ROWS = 16,
     DEFAULT_EVERY = 8,
-    CHECK_M = 48,
-    CHECK_N = 17
+    CHECK_M = 48
 };
 
 typedef struct candidate {
@@ -168,7 +167,7 @@ static bool mark_known(void *user, const crumb_tuning_record *record) {
 static crumb_status drop_wrong(tuner *t, crumb_error *err) {
     crumb_kernel_problem small = *t->problem;
     if (small.m > CHECK_M) small.m = CHECK_M;
-    if (small.n > CHECK_N) small.n = CHECK_N;
+    if (small.n > TUNE_CHECK_N) small.n = TUNE_CHECK_N;
     for (size_t i = 0; i < t->n_alive && !time_is_up(t);) {
         kernels_check check = {.ok = false};
         const candidate *c = &t->candidates[i];
