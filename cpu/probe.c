@@ -151,20 +151,20 @@ static void choose_read(crumb_probe *probe) {
 }
 
 /* Of the last-level caches that the threads have: one each at most. */
-__attribute__((unused)) static uint64_t last_cache_bytes(const crumb_probe *probe) {
+static uint64_t last_cache_bytes(const crumb_probe *probe) {
+#if defined(CRUMB_SANITIZED) /* such code says nothing of speed, and a gigabyte's shadow takes long to make */
+    (void)probe;
+    return 0;
+#else
     const uint64_t all = crumb_cache_all_bytes(3),
                    most = crumb_cache_bytes(3) * (uint64_t)crumb_pool_threads(probe->pool);
     return most && most < all ? most : all;
+#endif
 }
 
 crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err) {
     if (probe->data) return CRUMB_OK;
-    const uint64_t least = UINT64_C(128) << 20;
-#if defined(CRUMB_SANITIZED) /* such code says nothing of speed, and a gigabyte's shadow takes a minute to make */
-    const uint64_t cache = 0;
-#else
-    const uint64_t cache = last_cache_bytes(probe);
-#endif
+    const uint64_t least = UINT64_C(128) << 20, cache = last_cache_bytes(probe);
     const uint64_t wanted = cache >= least / 4 ? 4 * cache + least / 4 : least;
     const uint32_t n_units = (uint32_t)(window_bytes / READ_UNIT);
     probe->n_bytes = crumb_round_up(wanted, window_bytes);

@@ -231,7 +231,8 @@ static crumb_status import_lines(const kernels_choice *c, crumb_tuning *db, char
         if (status != CRUMB_OK) return crumb_fail_prefix(err, status, "%s:%zu", path, number);
         CRUMB_TRY(verify(c, &r, &ok, err));
         if (!ok) {
-            cli_error("%s:%zu: %s with '%s' computes wrong results here; left out", path, number, r.kernel, r.knobs);
+            cli_error("%s:%zu: %s with '%s' cannot be shown to compute right results here; left out", path, number,
+                      r.kernel, r.knobs);
             continue;
         }
         CRUMB_TRY(crumb_tuning_put(db, &r, err));
