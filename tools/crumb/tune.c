@@ -192,7 +192,8 @@ static crumb_status prune(const cli_options *options, crumb_error *err) {
 /* A kernel of that name computes the right thing here with these knobs, in all formats that it takes; one that takes
  * none cannot be right. Kernels of other targets cannot be asked, and are never looked up here either. */
 static crumb_status verify(const kernels_choice *c, const crumb_tuning_record *r, bool *ok, crumb_error *err) {
-    const uint32_t k = 512, group = r->key.group && k % r->key.group == 0 ? r->key.group : k;
+    /* A group as long as the record's own rows is one scale per row, whatever the length of the rows asked here. */
+    const uint32_t k = 512, group = r->key.group && r->key.group < r->key.k && k % r->key.group == 0 ? r->key.group : 0;
     const uint32_t n = r->key.n > 0 && r->key.n < TUNE_CHECK_N ? r->key.n : TUNE_CHECK_N;
     *ok = true;
     for (size_t i = 0; i < c->suite->n_kernels(); i++) {
