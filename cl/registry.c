@@ -102,12 +102,10 @@ static bool plain_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use
 static bool gemv_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
     uint32_t group = x_group_option(use), k = padded_k(use->w), step_k = CRUMB_TILE_K * kernel->step;
     if (group && ((group != 32 && group != 64 && group != 128) || step_k % group)) return false;
-    if (kernel->x_pairs && group == 32) return false; /* a pair of blocks has one sum */
-    /* dg2 has an instruction per address: sums of groups take the loop over the budget of tests/xe/machine_code.py. */
-    if (kernel->sub_group == 8 && kernel->bits == 2 && kernel->tokens == 1 && group) return false;
+    if (kernel->x_pairs && group == 32) return false;                           /* a pair of blocks has one sum */
     if (kernel->bits == 8 && kernel->tokens == 8 && use->x == 32) return false; /* as over, by an eighth */
-    /* It counts dwords of codes in 32 bits, since dg2 adds no wider numbers. */
-    if (kernel->sub_group == 8 && crumb_matrix_codes_bytes(use->w) / sizeof(uint32_t) > UINT32_MAX) return false;
+    /* It counts bytes of codes in 32 bits, since dg2 adds no wider numbers. */
+    if (kernel->sub_group == 8 && crumb_matrix_codes_bytes(use->w) > UINT32_MAX) return false;
     return k % 64 == 0 && (kernel->sub_group == 16 || k >= step_k);
 }
 

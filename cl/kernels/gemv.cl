@@ -15,7 +15,7 @@
  *   SCALE, GROUP, SUPER_GROUP, X_GROUP, ROW_SCALE, INPUT, ORDER   common.cl; X_GROUP 0, 32, 64 or 128, with 1 and 3 bits not 32
  *   X_ORDER, X_PAIRS   common.cl: 1 bit: 0 and 1; 3 bits: 8 and 1; else 8 and 0
  *   X, MINS, PARTS, GATED   linear.cl
- *   -D SUB_GROUP=16|8  16: loads are 2D blocks (Xe2 and later). 8 (dg2, arl-h): plain blocks; 2 or 4 bits
+ *   -D SUB_GROUP=16|8  16: loads are 2D blocks (Xe2 and later). 8 (dg2, arl-h): plain blocks
  *   -D TOKENS=1|2|4|8
  *   -D TN=n            tile-rows
  *   -D STEP=n          32-blocks that are loaded together: with SUB_GROUP=16 BITS * STEP is 8, 16 or 32 (3 bits: STEP
@@ -30,7 +30,9 @@
  *
  * Sub-groups of 8. A block load fills registers with rows 0 to 7 and rows 8 to 15 of a dword in turn, but an operand is
  * registers that follow each other. Operand s, s + 1, ... (s < BITS) has dword s of the first rows in place s, s + 1 that
- * of the others: activations of which only place s is not zero pick it out. */
+ * of the others: activations of which only place s is not zero pick it out. Operands that overlap, and do not lie in one
+ * load, would be copied; so with 3 and 8 bits they begin where a dword does, and have rows 0 to 7 in even places and the
+ * others in odd ones. Activations of half as many columns lie in both then, and what is zeroed picks one. */
 #define UR      _Pragma("unroll")
 #define INLINE  static __attribute__((always_inline)) /* in a function, pointers lose their 32-bit addresses on dg2 */
 #define JOIN_(a, b) a##b
@@ -40,11 +42,9 @@
 #define BIT_PAIRS   (BITS == 1 || BITS == 3) /* dwords of single bits, for a pair of blocks */
 #define STEP_GROUPS (X_GROUP ? STEP_K / (X_GROUP ? X_GROUP : 1) : 1)
 #define GROUP_STEP  (STEP / STEP_GROUPS) /* blocks of one sum */
-#if SUB_GROUP == 16 && TOKENS == 1 && X_GROUP && X_GROUP < STEP_K
-#define TOGETHER STEP_GROUPS /* groups whose sums lie side by side, so that one store takes up to eight */
-#else
-#define TOGETHER 1
-#endif
+#define BLOCK_BYTES (BITS * TILE_ROWS * 4)
+#define STORE_STEP  (TOKENS == 1 && STEP_GROUPS > 1) /* one store takes up to eight registers of a step's groups */
+#define N_PARTIALS(k_padded) (X_GROUP ? GROUPS_OF(ROUND_UP(k_padded, STEP_K)) : SLICES)
 
 /* The rows of activations of a work-group. Row t is row min(t, last): beyond the batch nothing is stored. */
 typedef struct {
@@ -92,45 +92,60 @@ INLINE b_columns columns_at(private const uint *b) {
     return columns;
 }
 
-#define TURNS (TOKENS <= 2 && !X_GROUP ? 2 : 1)
+#define TURNS (TOKENS <= 2 && !X_GROUP && (BITS != 8 || SUB_GROUP == 16) ? 2 : 1)
 /* Sums of one tile-row, or of half of one with sub-groups of 8. */
 typedef struct {
-#if BITS != 1
-    d_rows sum[TURNS]; /* in turn, so that one need not wait for the other */
+#if BIT_PAIRS /* plus - minus + 2 * twice; of 3 bits the two lower ones are in `plus` too */
+    d_rows plus, minus;
+#if SUB_GROUP == 16
+    d_rows twice;
 #endif
-#if BIT_PAIRS
-    d_rows even_twice, odd_unsigned, odd_signed;
+#else
+    d_rows sum[TURNS]; /* in turn, so that one need not wait for the other */
 #endif
 } totals;
 
 INLINE void clear(private totals *t) {
-#if BITS != 1
+#if BIT_PAIRS
+    t->plus = t->minus = 0;
+#if SUB_GROUP == 16
+    t->twice = 0;
+#endif
+#else
     t->sum[0] = t->sum[TURNS - 1] = 0;
 #endif
-#if BIT_PAIRS
-    t->even_twice = t->odd_unsigned = t->odd_signed = 0;
-#endif
 }
 
 #if BIT_PAIRS
+/* Four times the sum. In sub-groups of 8, where a tile-row has two of each of these sums, what counts twice is
+ * multiplied twice: one more to add would take instructions of each tile-row. */
 INLINE void add_bits(a_rows even, a_rows odd, b_columns b, private totals *t) {
     b_signed s = as_int2(b);
-    t->even_twice = intel_sub_group_i8_u2_matrix_mad_k32(even, b, t->even_twice);
-    t->odd_unsigned = intel_sub_group_i8_u2_matrix_mad_k32(odd, b, t->odd_unsigned);
-    t->odd_signed = intel_sub_group_i8_i2_matrix_mad_k32(odd, s, t->odd_signed);
-    t->even_twice = intel_sub_group_i8_i2_matrix_mad_k32(even, s, t->even_twice);
+#if SUB_GROUP == 16
+    t->twice = intel_sub_group_i8_u2_matrix_mad_k32(even, b, t->twice);
+    t->twice = intel_sub_group_i8_i2_matrix_mad_k32(even, s, t->twice);
+#else
+    UR for (uint i = 0; i < 2; i++) {
+        t->plus = intel_sub_group_i8_u2_matrix_mad_k32(even, b, t->plus);
+        t->plus = intel_sub_group_i8_i2_matrix_mad_k32(even, s, t->plus);
+    }
+#endif
+    t->plus = intel_sub_group_i8_u2_matrix_mad_k32(odd, b, t->plus);
+    t->minus = intel_sub_group_i8_i2_matrix_mad_k32(odd, s, t->minus);
 }
 #endif
 
-/* Of 1 bit four times the sum: fold divides it. */
+/* Of 1 bit four times the sum: fold divides it. The third bit of 3 counts four. */
 INLINE int total(private const totals *t, uint row) {
     int sum = 0;
-#if BITS != 1
-    UR for (uint i = 0; i < TURNS; i++) sum += ((private const int *)&t->sum[i])[row];
+#if BIT_PAIRS
+    sum = ((private const int *)&t->plus)[row] - ((private const int *)&t->minus)[row];
+#if SUB_GROUP == 16
+    int twice = ((private const int *)&t->twice)[row];
+    sum += twice + twice;
 #endif
-#if BIT_PAIRS /* the third bit counts four */
-    int twice = ((private const int *)&t->even_twice)[row];
-    sum += twice + twice + ((private const int *)&t->odd_unsigned)[row] - ((private const int *)&t->odd_signed)[row];
+#else
+    UR for (uint i = 0; i < TURNS; i++) sum += ((private const int *)&t->sum[i])[row];
 #endif
     return sum;
 }
@@ -139,6 +154,7 @@ INLINE int total(private const totals *t, uint row) {
 
 #if SUB_GROUP == 16
 #define HALVES 1
+#define PIECES STEP
 #define PLANES_APART (BITS == 3) /* all first dwords, all second, all third: a pair's lie side by side */
 #if PLANES_APART
 #define B_2D_ROWS STEP
@@ -156,7 +172,8 @@ void OVERLOAD B_READ(global void *base, int width, int height, int pitch, int2 a
 #define B_REGISTERS (STEP * BITS)
 
 /* Of the tile-row that begins at block `first`. */
-INLINE void load_weights(global const uint *codes, uint first, uint n_blocks, uint block, uint b[B_REGISTERS]) {
+INLINE void load_weights(global const uint *codes, uint first, uint n_blocks, uint block, uint byte,
+                         uint b[B_REGISTERS]) {
     global void *tile_row = (global void *)(codes + (size_t)first * BITS * TILE_ROWS);
 #if PLANES_APART
     UR for (uint d = 0; d < BITS; d++)
@@ -173,7 +190,7 @@ INLINE void load_weights(global const uint *codes, uint first, uint n_blocks, ui
 #else
 #define A_WIDE 8
 #endif
-INLINE void load_activations(private const activations *a, uint block, a_rows pieces[STEP]) {
+INLINE void load_activations(private const activations *a, uint block, a_rows pieces[PIECES]) {
     local const ushort *q = (local const ushort *)(a->q + block * 8 * TOKENS);
 #if TOKENS == 1
     UR for (uint i = 0; i < STEP; i += A_WIDE) {
@@ -198,7 +215,7 @@ INLINE void load_activations(private const activations *a, uint block, a_rows pi
 void OVERLOAD A_READ(global void *base, int width, int height, int pitch, int2 at, private ushort *out);
 
 /* The row as a surface of 64 bytes, two pieces, a line. */
-INLINE void load_activations(private const activations *a, uint block, a_rows pieces[STEP]) {
+INLINE void load_activations(private const activations *a, uint block, a_rows pieces[PIECES]) {
     ushort raw[STEP];
     A_READ((global void *)a->q, 64, (int)(a->k_padded / 64), 64, (int2)(0, (int)(block / 2)), raw);
     UR for (uint i = 0; i < STEP; i++) pieces[i] = as_short(raw[i % 2 * (STEP / 2) + i / 2]);
@@ -207,7 +224,7 @@ INLINE void load_activations(private const activations *a, uint block, a_rows pi
 #define A_READ JOIN(JOIN(intel_sub_group_2d_block_read_8b_, TOKENS), r32x2c)
 void OVERLOAD A_READ(global void *base, int width, int height, int pitch, int2 at, private ushort *out);
 
-INLINE void load_activations(private const activations *a, uint block, a_rows pieces[STEP]) {
+INLINE void load_activations(private const activations *a, uint block, a_rows pieces[PIECES]) {
     UR for (uint i = 0; i < STEP; i += 2) {
         ushort raw[2 * TOKENS];
         A_READ((global void *)a->q, (int)a->k_padded, (int)(a->last + 1), (int)a->k_padded,
@@ -223,8 +240,8 @@ INLINE void multiply(private const a_rows *pieces, private const uint *b, uint f
     UR for (uint i = from; i < from + GROUP_STEP; i += 2) {
         add_bits(pieces[i], pieces[i + 1], columns_at(b + (BITS - 1) * STEP + i), t);
 #if BITS == 3
-        t->sum[0] = MULTIPLY(pieces[i], columns_at(b + i), t->sum[0]);
-        t->sum[TURNS - 1] = MULTIPLY(pieces[i + 1], columns_at(b + STEP + i), t->sum[TURNS - 1]);
+        t->plus = MULTIPLY(pieces[i], columns_at(b + i), t->plus);
+        t->plus = MULTIPLY(pieces[i + 1], columns_at(b + STEP + i), t->plus);
 #endif
     }
 #else
@@ -237,19 +254,30 @@ INLINE void multiply(private const a_rows *pieces, private const uint *b, uint f
 
 #else
 #define HALVES      2
+#define PLACE       (8 / B_DWORDS) /* lanes of activations that meet one dword of an operand */
 #define B_REGISTERS (STEP * BITS * 2)
 
-INLINE void load_weights(global const uint *codes, uint first, uint n_blocks, uint block, uint b[B_REGISTERS]) {
-    first = (first + block) * (BITS * TILE_ROWS); /* 32 bits: dg2 has none of 64 */
+/* By bytes: an address is one addition then, of 32 bits, since dg2 has none of 64. */
+INLINE void load_weights(global const uint *codes, uint first, uint n_blocks, uint block, uint byte,
+                         uint b[B_REGISTERS]) {
+    uint at = first * BLOCK_BYTES + byte;
     UR for (uint i = 0; i < B_REGISTERS; i += 8) {
-        uint8 eight = intel_sub_group_block_read8(codes + (first + i * 8));
+        uint8 eight = intel_sub_group_block_read8((global const uint *)((global const char *)codes + (at + i * 32)));
         UR for (uint j = 0; j < 8; j++) b[i + j] = ((private const uint *)&eight)[j];
     }
 }
 
-INLINE void load_activations(private const activations *a, uint block, a_rows pieces[STEP]) {
+#define HALF_PIECES (BITS == 3 || BITS == 8)
+#define PIECES      (HALF_PIECES ? 2 * STEP : STEP)
+INLINE void load_activations(private const activations *a, uint block, a_rows pieces[PIECES]) {
     Q_READ uint *q = (Q_READ uint *)a->q + block * 8 * (X == 32 ? TOKENS : 1);
-#if TOKENS == 1
+#if HALF_PIECES
+    uint lane = get_local_id(0) % 8, place = lane / PLACE, dword = place / 2 * PLACE + lane % PLACE;
+    UR for (uint i = 0; i < PIECES; i++) UR for (uint t = 0; t < TOKENS; t++) {
+        uint row = X == 32 ? (i / 2 * TOKENS + t) * 8 : min(t, a->last) * (a->k_padded / 4) + i / 2 * 8;
+        ((private uint *)&pieces[i])[t] = q[row + i % 2 * 4 + dword];
+    }
+#elif TOKENS == 1
     UR for (uint i = 0; i < STEP; i += 4) {
         uint4 four = intel_sub_group_block_read4(q + i * 8);
         UR for (uint j = 0; j < 4; j++) pieces[i + j] = as_int(((private const uint *)&four)[j]);
@@ -264,18 +292,42 @@ INLINE void load_activations(private const activations *a, uint block, a_rows pi
 #endif
 }
 
-/* All bits where an operand's place is this item's. */
+/* All bits where an operand's place is this item's; of half pieces where it is one of the rows' half `place`. */
 INLINE int place_mask(uint place) {
-    return get_local_id(0) % 8 / (8 / BITS) == place ? -1 : 0;
+    uint mine = get_local_id(0) % 8 / PLACE;
+    return (HALF_PIECES ? mine % 2 : mine) == place ? -1 : 0;
 }
 
 INLINE void multiply(private const a_rows *pieces, private const uint *b, uint from, private totals *t) {
+#if BITS == 1
+    UR for (uint i = from; i < from + GROUP_STEP; i += 2)
+        UR for (uint s = 0; s < 2; s++) { /* the pair's blocks */
+            a_rows even = pieces[i] & place_mask(s), odd = pieces[i + 1] & place_mask(s);
+            UR for (uint h = 0; h < HALVES; h++) add_bits(even, odd, columns_at(b + 2 * i + s + h), &t[h]);
+        }
+#elif BITS == 3
+    UR for (uint i = 2 * from; i < 2 * (from + GROUP_STEP); i += 4)
+        UR for (uint s = 0; s < 2; s++) {
+            private const uint *dwords = b + BITS * (i + 2 * s);
+            UR for (uint h = 0; h < HALVES; h++) {
+                a_rows even = pieces[i + s] & place_mask(h), odd = pieces[i + 2 + s] & place_mask(h);
+                t[h].plus = MULTIPLY(even, columns_at(dwords), t[h].plus);
+                t[h].plus = MULTIPLY(odd, columns_at(dwords + 2), t[h].plus);
+                add_bits(even, odd, columns_at(dwords + 4), &t[h]);
+            }
+        }
+#elif BITS == 8
+    UR for (uint i = 2 * from; i < 2 * (from + GROUP_STEP); i++)
+        UR for (uint h = 0; h < HALVES; h++)
+            t[h].sum[0] = MULTIPLY(pieces[i] & place_mask(h), columns_at(b + 8 * i), t[h].sum[0]);
+#else
     UR for (uint i = from; i < from + GROUP_STEP; i++)
         UR for (uint s = 0; s < BITS; s++) {
             a_rows place = pieces[i] & place_mask(s);
             UR for (uint h = 0; h < HALVES; h++)
                 t[h].sum[s % TURNS] = MULTIPLY(place, columns_at(b + 2 * BITS * i + s + h), t[h].sum[s % TURNS]);
         }
+#endif
 }
 #endif
 
@@ -285,27 +337,29 @@ INLINE void multiply(private const a_rows *pieces, private const uint *b, uint f
 typedef struct {
     global const uint *codes; /* of the part */
     uint tile, n_tiles, n_blocks; /* those that exist: beyond, the last one is computed again */
-    local int *partials; /* [groups / TOGETHER, or slices][TOKENS][TN][TOGETHER][16] */
+    local int *partials; /* [groups, or slices][TOKENS][TN][16]; STORE_STEP: [TN][n_partials][16] */
+    uint n_partials;
 } work;
 
 /* Where the sums of a group, or slice, begin, of row t of activations and tile-row j. */
-INLINE uint place_of(uint partial, uint t, uint j) {
-    return (((partial / TOGETHER * TOKENS + t) * TN + j) * TOGETHER + partial % TOGETHER) * TILE_ROWS;
+INLINE uint place_of(private const work *o, uint partial, uint t, uint j) {
+    return (STORE_STEP ? j * o->n_partials + partial : (partial * TOKENS + t) * TN + j) * TILE_ROWS;
 }
 
-#if TOGETHER == 1
+#if !STORE_STEP
 INLINE void store_totals(private const work *o, private const totals *t, uint j, uint partial) {
-    local int *to = o->partials + place_of(partial, 0, j) + get_local_id(0) % SUB_GROUP;
+    local int *to = o->partials + place_of(o, partial, 0, j) + get_local_id(0) % SUB_GROUP;
     UR for (uint row = 0; row < TOKENS; row++)
         UR for (uint h = 0; h < HALVES; h++) to[row * TN * TILE_ROWS + h * SUB_GROUP] = total(&t[h], row);
 }
 #else
 /* Those of a step's groups. */
-INLINE void store_step(private const work *o, private const uint sums[TOGETHER], uint j, uint first) {
-    local uint *to = (local uint *)o->partials + place_of(first, 0, j);
-#if STEP_GROUPS >= 8
-    UR for (uint g = 0; g < TOGETHER; g += 8) intel_sub_group_block_write8(to + g * TILE_ROWS, vload8(0, sums + g));
-#elif STEP_GROUPS == 4
+INLINE void store_step(private const work *o, private const uint sums[STEP_GROUPS * HALVES], uint j, uint first) {
+    local uint *to = (local uint *)o->partials + place_of(o, first, 0, j);
+#if STEP_GROUPS * HALVES >= 8
+    UR for (uint g = 0; g < STEP_GROUPS * HALVES; g += 8)
+        intel_sub_group_block_write8(to + g * SUB_GROUP, vload8(0, sums + g));
+#elif STEP_GROUPS * HALVES == 4
     intel_sub_group_block_write4(to, vload4(0, sums));
 #else
     intel_sub_group_block_write2(to, vload2(0, sums));
@@ -313,30 +367,31 @@ INLINE void store_step(private const work *o, private const uint sums[TOGETHER],
 }
 #endif
 
-/* Adds STEP blocks, but for the first `skip` of them. */
-INLINE void add_step(private const activations *a, private const work *o, uint block, uint skip, totals sums[TN][HALVES]) {
-    a_rows pieces[STEP];
+/* Adds STEP blocks of each tile-row from `block`, which is its byte `byte`, on, but for the first `skip` of them. */
+INLINE void add_step(private const activations *a, private const work *o, uint block, uint byte, uint skip,
+                     totals sums[TN][HALVES]) {
+    a_rows pieces[PIECES];
     load_activations(a, block, pieces);
     if (skip)
-        UR for (uint i = 0; i < STEP; i++)
-            if (i < skip) pieces[i] = 0;
+        UR for (uint i = 0; i < PIECES; i++)
+            if (i < PIECES / STEP * skip) pieces[i] = 0;
     UR for (uint j = 0; j < TN; j++) {
         uint b[B_REGISTERS];
-        load_weights(o->codes, (o->tile + min(j, o->n_tiles - 1)) * o->n_blocks, o->n_blocks, block, b);
-#if TOGETHER > 1
-        uint of_groups[TOGETHER];
+        load_weights(o->codes, (o->tile + min(j, o->n_tiles - 1)) * o->n_blocks, o->n_blocks, block, byte, b);
+#if STORE_STEP
+        uint of_groups[STEP_GROUPS * HALVES];
 #endif
 #if X_GROUP
         UR for (uint g = 0; g < STEP_GROUPS; g++) {
             UR for (uint h = 0; h < HALVES; h++) clear(&sums[j][h]);
             multiply(pieces, b, g * GROUP_STEP, sums[j]);
-#if TOGETHER == 1
+#if !STORE_STEP
             store_totals(o, sums[j], j, block / GROUP_STEP + g);
 #else
-            of_groups[g] = (uint)total(sums[j], 0);
+            UR for (uint h = 0; h < HALVES; h++) of_groups[g * HALVES + h] = (uint)total(&sums[j][h], 0);
 #endif
         }
-#if TOGETHER > 1
+#if STORE_STEP
         store_step(o, of_groups, j, block / GROUP_STEP);
 #endif
 #else
@@ -350,14 +405,16 @@ INLINE void make_sums(private const activations *a, private const work *o) {
     uint slice = get_local_id(0) / SUB_GROUP;
     UR for (uint j = 0; j < TN; j++) UR for (uint h = 0; h < HALVES; h++) clear(&sums[j][h]);
 #if SUB_GROUP == 16
-    for (uint block = slice * STEP; block < o->n_blocks; block += SLICES * STEP) add_step(a, o, block, 0, sums);
+    for (uint block = slice * STEP; block < o->n_blocks; block += SLICES * STEP) add_step(a, o, block, 0, 0, sums);
 #elif X_GROUP /* the last step makes some groups' sums once more */
-    for (uint block = slice * STEP; block < o->n_blocks; block += SLICES * STEP)
-        add_step(a, o, min(block, o->n_blocks - STEP), 0, sums);
+    uint last = o->n_blocks - STEP, byte = slice * STEP * BLOCK_BYTES;
+    for (uint block = slice * STEP; block < o->n_blocks; block += SLICES * STEP, byte += SLICES * STEP * BLOCK_BYTES)
+        add_step(a, o, min(block, last), min(byte, last * BLOCK_BYTES), 0, sums);
 #else
-    uint whole = o->n_blocks / STEP * STEP, rest = o->n_blocks - whole;
-    for (uint block = slice * STEP; block < whole; block += SLICES * STEP) add_step(a, o, block, 0, sums);
-    if (rest && slice == whole / STEP % SLICES) add_step(a, o, o->n_blocks - STEP, STEP - rest, sums);
+    uint last = o->n_blocks - STEP, rest = o->n_blocks % STEP, byte = slice * STEP * BLOCK_BYTES, block = slice * STEP;
+    for (; block <= last; block += SLICES * STEP, byte += SLICES * STEP * BLOCK_BYTES)
+        add_step(a, o, block, byte, 0, sums);
+    if (rest && block < o->n_blocks) add_step(a, o, last, last * BLOCK_BYTES, STEP - rest, sums);
 #endif
 #if !X_GROUP
     UR for (uint j = 0; j < TN; j++) store_totals(o, sums[j], j, slice);
@@ -386,10 +443,10 @@ INLINE float fold(private const activations *a, private const part *w, private c
     uint row = min(t, a->last);
 #if X_GROUP
     for (uint g = 0; g < a->n_groups; g++)
-        result = add_group(a, w, tile, row, g, partials[place_of(g, t, j)], mul, sub, result);
+        result = add_group(a, w, tile, row, g, partials[place_of(o, g, t, j)], mul, sub, result);
 #else
     int sum = 0;
-    for (uint i = 0; i < SLICES; i++) sum += partials[place_of(i, t, j)];
+    for (uint i = 0; i < SLICES; i++) sum += partials[place_of(o, i, t, j)];
     result = add_group(a, w, tile, row, 0, sum, mul, sub, 0);
 #endif
     return ROW_SCALE ? result * a->sx[row] : result;
@@ -399,7 +456,7 @@ INLINE float fold(private const activations *a, private const part *w, private c
 INLINE float compute(private const activations *a, private const part *w, uint tile, uint n_tiles, int mul, int sub,
                      local int *partials) {
     uint n_blocks = a->k_padded / TILE_K, unit = get_local_id(0) / TILE_ROWS, j = unit % TN;
-    work o = {w->codes, tile, n_tiles, n_blocks, partials};
+    work o = {w->codes, tile, n_tiles, n_blocks, partials, N_PARTIALS(a->k_padded)};
     make_sums(a, &o);
     barrier(CLK_LOCAL_MEM_FENCE);
     float y = 0;
@@ -444,8 +501,7 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     a.n_scales = ROW_SCALE ? 1 : a.n_groups;
 #if X == 32
     local float2 sum_scratch[SIZE];
-    uint n_partials = X_GROUP ? GROUPS_OF(ROUND_UP(a.k_padded, STEP_K)) : SLICES;
-    local int *codes = scratch + n_partials * (TOKENS * TN * TILE_ROWS);
+    local int *codes = scratch + N_PARTIALS(a.k_padded) * (TOKENS * TN * TILE_ROWS);
     local int *scales = codes + TOKENS * ROUND_UP(a.k_padded, STEP_K) / 4, *sums = scales + TOKENS * a.n_scales;
     for (uint t = 0; t <= a.last; t++) {
         size_t row = (size_t)(a.first + t) * k;

@@ -198,9 +198,9 @@ static void small_matrices_split_k(void **state) {
 }
 
 /* gemv.cl for sub-groups of 8 counts what it reads in 32 bits. */
-static void codes_of_16_gib_are_counted_rightly(void **state) {
+static void codes_of_4_gib_are_counted_rightly(void **state) {
     (void)state;
-    const uint32_t limit = (uint32_t)((16ull << 30) / (2560 / 4)); /* rows of 2 bits */
+    const uint32_t limit = (uint32_t)((4ull << 30) / (2560 / 4)); /* rows of 2 bits */
     assert_string_equal(selected(8, 32, limit - 16, 1), "gemv_u2__dpas8");
     assert_string_equal(selected(8, 32, limit + 16, 1), "linear_u2_gemv__dpas8-i8");
     assert_string_equal(selected(16, 20, limit + 16, 1), "gemv_u2__dpas16");
@@ -278,7 +278,7 @@ int main(void) {
         cmocka_unit_test(gates_of_8_bits_have_a_smaller_tile),
         cmocka_unit_test(gates_of_3_and_4_bits_do_not_split_k),
         cmocka_unit_test(small_matrices_split_k),
-        cmocka_unit_test(codes_of_16_gib_are_counted_rightly),
+        cmocka_unit_test(codes_of_4_gib_are_counted_rightly),
         cmocka_unit_test(values_in_bf16_take_their_rows),
         cmocka_unit_test(block_loads_are_needed),
         cmocka_unit_test(activations_have_places),

@@ -16,7 +16,7 @@ of linear layers and attention also, for one matrix as for several in one launch
     (which makes one operand of 4 bits of them: half the matrix instructions that 2 + 1 bits would take), else a move per
     dword (8 bits: two), since loads bring dwords of two operands in turn
     gemv.cl with one row: at most 1 instruction per 64 bytes of weights beside loads, matrix instructions and sync; in
-    sub-groups of 8 in groups of 32 1.5: each group's sums are stored, and a store has an instruction per address
+    sub-groups of 8 in groups ONE_BUDGETS: each group's sums are two registers there, which are put into one store
     gemv.cl with 2 and 4 rows: FEW_BUDGETS per 64 bytes of weights, for memory limits these too; beside matrix instructions and
     sync alone, since most of the rest are messages: activations of several rows, and sums of groups. (The numbers are those of
     gate/up in one launch, which has two instructions more in a pass)
@@ -76,8 +76,13 @@ FEW_BUDGETS = {(16, 2): {1: (1.12, 2.6, 3.2, None), 2: (0.6, 1.35, 1.12, 3.1), 3
                          4: (0.46, 0.82, 0.72, 1.68), 8: (0.4, 0.56, 0.56, 0.96)},
                (16, 4): {1: (0.98, 1.7, 5.3, None), 2: (0.53, 0.88, 1.67, 4.85), 3: (0.51, 0.75, 2.32, None),
                          4: (0.46, 0.62, 1.02, 2.6), 8: (0.23, 0.31, 0.51, 1.3)},
-               (8, 2): {2: (4.05, 3.4, 5.2, 8.2), 4: (3.1, 2.75, 3.65, 5.15)},
-               (8, 4): {2: (6.15, 4.45, 8.3, 14.4), 4: (8.1, 6.4, 9.25, 12.2)}}
+               (8, 2): {1: (3.5, 2.9, 6.6, None), 2: (3.85, 3.2, 5, 8), 3: (2.65, 2.65, 3.75, None),
+                        4: (2.95, 2.65, 3.55, 5.05), 8: (2.3, 2.3, 2.55, 3.3)},
+               (8, 4): {1: (9.8, 6.7, 16.1, None), 2: (5.9, 4.25, 8.1, 14.2), 3: (7, 7, 9.2, None),
+                        4: (7.95, 6.3, 9.1, 12.1), 8: (3.3, 3.3, 3.85, 5.35)}}
+# gemv.cl with one row in sub-groups of 8, per 64 bytes of weights beside loads: in groups of 128, of 32, what is more than 1. Of
+# 1 bit a group's sums take 0.5, since it has 4 times 64 bytes, and both halves of its rows two instructions, of 2 bits 0.25.
+ONE_BUDGETS = {"group128": {1: 1.65, 2: 1.35, 3: 1.3}, "group32": {2: 2.15, 4: 1.45, 8: 1.15}}
 # dense_matrix.cl with 1 to 8 rows, the same, by sub-groups and rows: (one matrix, several in a launch, whose parts' addresses
 # are 64 bits). One row is split into its terms where it is read: f16, and bf16, of which rounding takes instructions.
 DENSE_BUDGETS = {16: {"f16": (1.75, 2.25), "bf16": (3.6, 4.25), 2: (1.3, 1.45), 4: (1.3, 1.45), 8: (0.75, 0.82)},
@@ -213,7 +218,7 @@ class Variant:
             return self.bits * self.sub_group / 16
         if self.sub_group == 16:
             return self.bits / {1: 2, 3: 3}.get(self.bits, 1)
-        return 1 / (8 if self.bits == 1 else 2)
+        return {1: 1 / 12, 3: 3 / 16, 8: 2}.get(self.bits, 1 / 2)
 
     def one_layer(self):
         """The layer, of one matrix."""
@@ -359,7 +364,7 @@ class Result:
         if v.file == "gemv.cl" and v.tokens in (2, 4):
             return FEW_BUDGETS[v.sub_group, v.tokens][v.bits][FEW_LAYERS.index(v.one_layer())]
         if v.gemv:
-            return 1.5 if v.layer == "group32" and v.sub_group == 8 else 1
+            return ONE_BUDGETS.get(v.one_layer(), {}).get(v.bits, 1) if v.sub_group == 8 else 1
         if v.layer in SMALL_GROUPS:
             return None
         row = v.layer.startswith("row")
