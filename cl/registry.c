@@ -68,13 +68,22 @@ static bool staged(const crumb_cl_kernel *kernel) {
     return kernel->form == CRUMB_CL_GEMM && kernel->tokens == 64;
 }
 
+/* gemv.cl's N_PARTIALS: groups whose sums lie in local memory at once, up to 32 KB of them. */
+static uint64_t gemv_partials(const crumb_cl_kernel *kernel, uint32_t group, uint32_t k) {
+    const uint64_t of_step = step_k_of(kernel) / group, of_round = of_step * kernel->slices, sum_bytes = 32768;
+    const uint64_t round_bytes = of_round * CRUMB_TILE_ROWS * sizeof(int32_t) * kernel->tokens * kernel->tiles;
+    const uint64_t rounds = round_bytes < sum_bytes ? sum_bytes / round_bytes : 1, most = rounds * of_round + of_step;
+    const uint64_t all = crumb_round_up(k, step_k_of(kernel)) / group;
+    return all < most ? all : most;
+}
+
 /* gemv.cl's sums, one per group or slice; gemm.cl's, which slices join, or numbers of groups. */
 static uint64_t partial_bytes(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
-    uint32_t group = x_group_option(use), step_k = step_k_of(kernel);
+    uint32_t group = x_group_option(use);
     uint64_t n_partials = kernel->slices;
     if (staged(kernel)) return sizeof(float) * (2u + (use->w->mins != NULL)) * kernel->tokens * sums_of_row(use);
     if (kernel->form == CRUMB_CL_PLAIN || (kernel->form == CRUMB_CL_GEMM && kernel->slices == 1)) return 0;
-    if (kernel->form == CRUMB_CL_GEMV && group) n_partials = crumb_round_up(padded_k(use->w), step_k) / group;
+    if (kernel->form == CRUMB_CL_GEMV && group) n_partials = gemv_partials(kernel, group, padded_k(use->w));
     return n_partials * CRUMB_TILE_ROWS * sizeof(int32_t) * kernel->tokens * kernel->tiles;
 }
 
@@ -133,6 +142,8 @@ static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
         (group || use->input || use->ordered || use->w->k % (kernel->bf16 ? 8 : 4) || kernel->tokens > 16))
         return false; /* rows as surfaces */
     if (kernel->x == 32 && sum_blocks(kernel) * 8u < kernel->tokens * (uint32_t)FED) return false;
+    /* In local memory, by each work-group for all its tile-rows, which are two operands in sub-groups of 8. */
+    if (kernel->x != 32 && use->x == 32 && kernel->tiles * (CRUMB_TILE_ROWS / kernel->sub_group) < FED) return false;
     if (group && (kernel->slices > 1 || !kernel->groups || k / group < 2)) return false;
     if (staged(kernel) && (group < CRUMB_TILE_K || use->x == 32)) return false;
     if ((kernel->bits == 5 || kernel->bits == 6) && !group) return false;        /* no format has rows of one scale */
@@ -143,6 +154,14 @@ static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
     if ((kernel->bits == 3 || kernel->bits == 4) && kernel->sub_group == 8 && use->gated && kernel->slices > 1)
         return false;
     if (gate_quantizes_badly(kernel, use)) return false;
+    /* The tile for groups of 16; quantizing larger ones it is over the budget of tests/xe/machine_code.py. */
+    if (kernel->bits == 2 && kernel->sub_group == 16 && kernel->groups && sum_blocks(kernel) <= 8 && group > 16 &&
+        use->x == 32)
+        return false;
+    /* A gate's two loops with mins, which are a product more for each sum, in tiles that fill the registers without. */
+    if (group > 64 && use->gated && use->w->mins &&
+        (kernel->bits == 8 || (kernel->bits == 5 && kernel->sub_group == 8)))
+        return false;
     if (group == 16) return sum_blocks(kernel) <= 8; /* beside them, codes of all tile-rows and two groups' numbers */
     return !group || group == 32 || group == 64 || group == 128;
 }

@@ -174,7 +174,7 @@ enum { CRUMB_CL_OPTIONS_MAX = 512 };
 /* What every program is built with, beside the options below. The language is OpenCL C 1.2, the default, but where a
  * row's own options say 3.0, and for ATTENTION_SPLIT, whose work-groups join, the newest of the device. */
 #define CRUMB_CL_BUILD_OPTIONS "-cl-fp32-correctly-rounded-divide-sqrt"
-/* Instead of that on devices that lack it (dg2, tgllp): common.cl's crumb_divide. */
+/* Instead of that on devices that lack it (tgllp; dg2 by Level Zero's driver): common.cl's crumb_divide. */
 #define CRUMB_CL_ROUND_DIVISION "-D ROUND_DIVISION=1"
 
 /* Of quantize.cl, and of linear layers that quantize, where `ordered`; else nothing. */

@@ -4,11 +4,12 @@
  *
  * Work-groups: (as linear.cl's, with TILES = TN; ceil(rows / TOKENS)). Local size: SUB_GROUP * SLICES.
  * A work-group has TN tile-rows and TOKENS rows of activations. Its slices, which are sub-groups, divide K in steps;
- * their int32 sums meet in local memory, where 16 items per tile-row and row make floats of them.
+ * their int32 sums meet in local memory, where 16 items per tile-row and row make floats of them. Sums of groups do so
+ * SEGMENT blocks after the other: those of all K would leave a core room for few work-groups, or for none.
  *
  * Arguments: linear.cl's. q, sx and qsum are quantize.cl's with the row's x_bits and x_pairs. K' is a multiple of 64;
  * q, scratch and codes begin at multiples of 64 bytes.
- *   scratch     local memory: 64 * TOKENS * TN * (X_GROUP ? K'' / X_GROUP : SLICES) bytes, and behind them for X=32
+ *   scratch     local memory: 64 * TOKENS * TN * n bytes, n SLICES or with X_GROUP N_PARTIALS, and behind them for X=32
  *               TOKENS * (K'' + 4 * (scales of a row + sums of a row)); K'' = K' rounded up to 32 * STEP
  * Options
  *   BITS               1, 2, 3, 4 or 8
@@ -44,7 +45,17 @@
 #define GROUP_STEP  (STEP / STEP_GROUPS) /* blocks of one sum */
 #define BLOCK_BYTES (BITS * TILE_ROWS * 4)
 #define STORE_STEP  (TOKENS == 1 && STEP_GROUPS > 1) /* one store takes up to eight registers of a step's groups */
-#define N_PARTIALS(k_padded) (X_GROUP ? GROUPS_OF(ROUND_UP(k_padded, STEP_K)) : SLICES)
+#if X_GROUP
+#define ROUND_GROUPS (SLICES * STEP_GROUPS) /* whose sums one step of each slice makes */
+#define ROUND_BYTES  (64 * TOKENS * TN * ROUND_GROUPS)
+#define ROUNDS       (ROUND_BYTES < SUM_BYTES ? SUM_BYTES / ROUND_BYTES : 1)
+#define SUM_BYTES    32768
+#define SEGMENT      (ROUNDS * SLICES * STEP)
+/* In sub-groups of 8 the last step may begin before its segment. */
+#define N_PARTIALS(k_padded) min((uint)(ROUNDS * ROUND_GROUPS + STEP_GROUPS), GROUPS_OF(ROUND_UP(k_padded, STEP_K)))
+#else
+#define N_PARTIALS(k_padded) SLICES
+#endif
 
 /* The rows of activations of a work-group. Row t is row min(t, last): beyond the batch nothing is stored. */
 typedef struct {
@@ -338,7 +349,7 @@ typedef struct {
     global const uint *codes; /* of the part */
     uint tile, n_tiles, n_blocks; /* those that exist: beyond, the last one is computed again */
     local int *partials; /* [groups, or slices][TOKENS][TN][16]; STORE_STEP: [TN][n_partials][16] */
-    uint n_partials;
+    uint n_partials, first_group; /* whose sums lie first */
 } work;
 
 /* Where the sums of a group, or slice, begin, of row t of activations and tile-row j. */
@@ -386,13 +397,13 @@ INLINE void add_step(private const activations *a, private const work *o, uint b
             UR for (uint h = 0; h < HALVES; h++) clear(&sums[j][h]);
             multiply(pieces, b, g * GROUP_STEP, sums[j]);
 #if !STORE_STEP
-            store_totals(o, sums[j], j, block / GROUP_STEP + g);
+            store_totals(o, sums[j], j, block / GROUP_STEP + g - o->first_group);
 #else
             UR for (uint h = 0; h < HALVES; h++) of_groups[g * HALVES + h] = (uint)total(&sums[j][h], 0);
 #endif
         }
 #if STORE_STEP
-        store_step(o, of_groups, j, block / GROUP_STEP);
+        store_step(o, of_groups, j, block / GROUP_STEP - o->first_group);
 #endif
 #else
         multiply(pieces, b, 0, sums[j]);
@@ -400,24 +411,27 @@ INLINE void add_step(private const activations *a, private const work *o, uint b
     }
 }
 
-INLINE void make_sums(private const activations *a, private const work *o) {
+/* Of blocks [begin, end). */
+INLINE void make_sums(private const activations *a, private const work *o, uint begin, uint end) {
     totals sums[TN][HALVES];
-    uint slice = get_local_id(0) / SUB_GROUP;
+    uint block = begin + get_local_id(0) / SUB_GROUP * STEP;
     UR for (uint j = 0; j < TN; j++) UR for (uint h = 0; h < HALVES; h++) clear(&sums[j][h]);
 #if SUB_GROUP == 16
-    for (uint block = slice * STEP; block < o->n_blocks; block += SLICES * STEP) add_step(a, o, block, 0, 0, sums);
-#elif X_GROUP /* the last step makes some groups' sums once more */
-    uint last = o->n_blocks - STEP, byte = slice * STEP * BLOCK_BYTES;
-    for (uint block = slice * STEP; block < o->n_blocks; block += SLICES * STEP, byte += SLICES * STEP * BLOCK_BYTES)
+    for (; block < end; block += SLICES * STEP) add_step(a, o, block, 0, 0, sums);
+#else
+    uint last = o->n_blocks - STEP, byte = block * BLOCK_BYTES;
+#if X_GROUP /* the last step makes some groups' sums once more */
+    for (; block < end; block += SLICES * STEP, byte += SLICES * STEP * BLOCK_BYTES)
         add_step(a, o, min(block, last), min(byte, last * BLOCK_BYTES), 0, sums);
 #else
-    uint last = o->n_blocks - STEP, rest = o->n_blocks % STEP, byte = slice * STEP * BLOCK_BYTES, block = slice * STEP;
+    uint rest = o->n_blocks % STEP;
     for (; block <= last; block += SLICES * STEP, byte += SLICES * STEP * BLOCK_BYTES)
         add_step(a, o, block, byte, 0, sums);
-    if (rest && block < o->n_blocks) add_step(a, o, last, last * BLOCK_BYTES, STEP - rest, sums);
+    if (rest && block < end) add_step(a, o, last, last * BLOCK_BYTES, STEP - rest, sums);
+#endif
 #endif
 #if !X_GROUP
-    UR for (uint j = 0; j < TN; j++) store_totals(o, sums[j], j, slice);
+    UR for (uint j = 0; j < TN; j++) store_totals(o, sums[j], j, get_local_id(0) / SUB_GROUP);
 #endif
 }
 
@@ -435,34 +449,48 @@ INLINE float add_group(private const activations *a, private const part *w, uint
     return MINS ? fma(load_scale(w->mins, w->super_mins, tile, lane, group, a->k_padded), sx * (float)qsum, result) : result;
 }
 
-/* The result of this item's row of tile-row j, for row t of activations. */
+/* The result of this item's row of tile-row j, for row t of activations; of groups [begin, end) behind those before. */
 INLINE float fold(private const activations *a, private const part *w, private const work *o, uint tile, uint j, uint t,
-                  int mul, int sub) {
+                  int mul, int sub, uint begin, uint end, float result) {
     local const int *partials = o->partials + get_local_id(0) % TILE_ROWS;
-    float result = 0;
     uint row = min(t, a->last);
 #if X_GROUP
-    for (uint g = 0; g < a->n_groups; g++)
-        result = add_group(a, w, tile, row, g, partials[place_of(o, g, t, j)], mul, sub, result);
+    for (uint g = begin; g < end; g++)
+        result = add_group(a, w, tile, row, g, partials[place_of(o, g - o->first_group, t, j)], mul, sub, result);
+    return result;
 #else
     int sum = 0;
     for (uint i = 0; i < SLICES; i++) sum += partials[place_of(o, i, t, j)];
-    result = add_group(a, w, tile, row, 0, sum, mul, sub, 0);
+    return add_group(a, w, tile, row, 0, sum, mul, sub, result);
 #endif
-    return ROW_SCALE ? result * a->sx[row] : result;
 }
 
 /* Of tile-rows from `tile` on: y of one row of weights and of activations, by this item's number; `add` is not in it. */
 INLINE float compute(private const activations *a, private const part *w, uint tile, uint n_tiles, int mul, int sub,
                      local int *partials) {
-    uint n_blocks = a->k_padded / TILE_K, unit = get_local_id(0) / TILE_ROWS, j = unit % TN;
-    work o = {w->codes, tile, n_tiles, n_blocks, partials, N_PARTIALS(a->k_padded)};
-    make_sums(a, &o);
+    uint n_blocks = a->k_padded / TILE_K, unit = get_local_id(0) / TILE_ROWS, j = unit % TN, t = unit / TN;
+    bool folds = unit < TN * TOKENS && j < n_tiles;
+    work o = {w->codes, tile, n_tiles, n_blocks, partials, N_PARTIALS(a->k_padded), 0};
+    float result = 0;
+#if X_GROUP
+    for (uint begin = 0; begin < n_blocks; begin += SEGMENT) {
+        uint end = min(begin + SEGMENT, n_blocks);
+        if (begin) {
+            barrier(CLK_LOCAL_MEM_FENCE); /* all have read the sums */
+            o.first_group = begin / GROUP_STEP - STEP_GROUPS;
+        }
+        make_sums(a, &o, begin, end);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (folds)
+            result = fold(a, w, &o, tile + j, j, t, mul, sub, begin / GROUP_STEP, end / GROUP_STEP, result);
+    }
+#else
+    make_sums(a, &o, 0, n_blocks);
     barrier(CLK_LOCAL_MEM_FENCE);
-    float y = 0;
-    if (unit < TN * TOKENS && j < n_tiles)
-        y = finish(w, (tile + j) * TILE_ROWS + get_local_id(0) % TILE_ROWS, fold(a, w, &o, tile + j, j, unit / TN, mul, sub));
-    return y;
+    if (folds) result = fold(a, w, &o, tile + j, j, t, mul, sub, 0, 1, 0);
+#endif
+    if (ROW_SCALE) result *= a->sx[min(t, a->last)];
+    return folds ? finish(w, (tile + j) * TILE_ROWS + get_local_id(0) % TILE_ROWS, result) : 0;
 }
 
 /* The results of tile-rows group * TN and on of part w; with GATED `up` is the part that they are multiplied with. */

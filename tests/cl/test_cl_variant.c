@@ -197,6 +197,25 @@ static void small_matrices_split_k(void **state) {
     assert_string_equal(selected(8, 32, 640, 32), "gemm_u2_8x64_split__dpas8");
 }
 
+/* However long rows are, sums of groups have room in the local memory of an A770's work-group, with codes too. */
+static void long_rows_in_groups_are_gemvs(void **state) {
+    (void)state;
+    static const struct {
+        uint8_t bits;
+        uint32_t group;
+        const char *name;
+    } rows[] = {{1, 128, "gemv_u1__dpas8"}, {2, 128, "gemv_u2__dpas8"}, {2, 64, "gemv_u2__dpas8"},
+                {3, 128, "gemv_u3__dpas8"}, {4, 32, "gemv_u4__dpas8"},  {8, 32, "gemv_u8__dpas8"}};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 8, 64 << 10, 1024, 32, false, false, false};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (uint32_t x = 8; x <= 32; x += 24) {
+            const crumb_matrix w = {.bits = rows[i].bits, .mul = 1, .m = 16384, .k = 14336, .group = rows[i].group};
+            const crumb_cl_linear use = {
+                .w = &w, .act = CRUMB_ACT_GROUP, .act_group = rows[i].group, .n_parts = 1, .x = x};
+            assert_string_equal(crumb_cl_linear_select(&use, 1, &target)->name, rows[i].name);
+        }
+}
+
 /* gemv.cl for sub-groups of 8 counts what it reads in 32 bits. */
 static void codes_of_4_gib_are_counted_rightly(void **state) {
     (void)state;
@@ -278,6 +297,7 @@ int main(void) {
         cmocka_unit_test(gates_of_8_bits_have_a_smaller_tile),
         cmocka_unit_test(gates_of_3_and_4_bits_do_not_split_k),
         cmocka_unit_test(small_matrices_split_k),
+        cmocka_unit_test(long_rows_in_groups_are_gemvs),
         cmocka_unit_test(codes_of_4_gib_are_counted_rightly),
         cmocka_unit_test(values_in_bf16_take_their_rows),
         cmocka_unit_test(block_loads_are_needed),

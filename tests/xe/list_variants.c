@@ -15,12 +15,20 @@ static const struct {
     uint32_t group, act_group, x;
     uint32_t super_group; /* with mins, as 2-bit K-quants have it */
     bool wide;            /* f32 scales and mins, as GPTQ's weights have them */
+    bool codes; /* of kernels that take codes as they lie alone: not of linear.cl, where it costs what it costs
+                 * in the others */
 } layers[] = {
-    {"row", CRUMB_ACT_ROW, 4096, 0, 8, 0, false},         /* one scale per row: ternary models */
-    {"row-fused", CRUMB_ACT_ROW, 4096, 0, 32, 0, false},  /* quantized by every work-group */
-    {"group128", CRUMB_ACT_GROUP, 128, 128, 8, 0, false}, /* scales of 128 on both sides */
-    {"group32", CRUMB_ACT_GROUP, 32, 32, 8, 0, false},     {"group16", CRUMB_ACT_GROUP, 16, 16, 8, 256, false},
-    {"group16-wide", CRUMB_ACT_GROUP, 16, 16, 8, 0, true},
+    {"row", CRUMB_ACT_ROW, 4096, 0, 8, 0, false, false},         /* one scale per row: ternary models */
+    {"row-fused", CRUMB_ACT_ROW, 4096, 0, 32, 0, false, false},  /* quantized by every work-group */
+    {"group128", CRUMB_ACT_GROUP, 128, 128, 8, 0, false, false}, /* scales of 128 on both sides */
+    {"group128-mins", CRUMB_ACT_GROUP, 128, 128, 8, 0, true, true},
+    {"group128-fused", CRUMB_ACT_GROUP, 128, 128, 32, 0, false, true},
+    {"group64", CRUMB_ACT_GROUP, 64, 64, 8, 0, false, true},
+    {"group32", CRUMB_ACT_GROUP, 32, 32, 8, 0, false, false},
+    {"group32-mins", CRUMB_ACT_GROUP, 32, 32, 8, 256, false, true}, /* 4-bit K-quants */
+    {"group32-fused", CRUMB_ACT_GROUP, 32, 32, 32, 0, false, true},
+    {"group16", CRUMB_ACT_GROUP, 16, 16, 8, 256, false, false},
+    {"group16-wide", CRUMB_ACT_GROUP, 16, 16, 8, 0, true, false},
 };
 
 /* Of one matrix, or several in one launch. */
@@ -50,8 +58,11 @@ static void print_variant(const crumb_cl_kernel *kernel, size_t layer, size_t pa
                                  .n_parts = parts[part].n,
                                  .gated = parts[part].gated,
                                  .x = layers[layer].x};
-    const crumb_cl_target target = {kernel->rung, kernel->sub_group, 128u << 10, 1024, 0, kernel->bf16, false, false};
+    const uint32_t local_kb = kernel->sub_group == 16 ? 128 : 64; /* of Xe2 and later; of those before */
+    const crumb_cl_target target = {kernel->rung, kernel->sub_group, local_kb << 10, 1024, 0, kernel->bf16, false,
+                                    false};
     if (kernel->bf16 && layers[layer].x == 8) return;
+    if (layers[layer].codes && kernel->form == CRUMB_CL_PLAIN) return;
     if (part && (kernel->bf16 || kernel->rung == CRUMB_CL_PORTABLE || layers[layer].group < 128)) return;
     if (!crumb_cl_linear_fits(kernel, &use, &target)) return;
     crumb_cl_linear_options(kernel, &use, options);

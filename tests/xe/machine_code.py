@@ -8,7 +8,7 @@ LIST_VARIANTS is the program of list_variants.c. Rules, per variant and device, 
     it builds; the binary has matrix instructions exactly where its rung says so; nothing spills (no scratch memory)
 of linear layers and attention also, for one matrix as for several in one launch (q/k/v, gate/up), each with its own loop:
     8x8 matrix instructions (gemm.cl, gemv.cl with 8 rows): the inner loop has at most 2 instructions beside them and
-    sync for each, 7 with scales of 128; prefetch included
+    sync for each, 7 with scales of 128, MINS more where these have mins; prefetch included
     8 where activations are quantized in registers
     gemm.cl in sub-groups of 8: 3.5 and 10, or 4 where a sub-group has one tile-row, since fewer instructions share the loads
     of activations. There loads of more than 128 bytes are two, and have an instruction per address;
@@ -16,7 +16,7 @@ of linear layers and attention also, for one matrix as for several in one launch
     (which makes one operand of 4 bits of them: half the matrix instructions that 2 + 1 bits would take), else a move per
     dword (8 bits: two), since loads bring dwords of two operands in turn
     gemv.cl with one row: at most 1 instruction per 64 bytes of weights beside loads, matrix instructions and sync; in
-    sub-groups of 8 in groups ONE_BUDGETS: each group's sums are two registers there, which are put into one store
+    groups ONE_BUDGETS: in sub-groups of 8 each group's sums are two registers, which are put into one store
     gemv.cl with 2 and 4 rows: FEW_BUDGETS per 64 bytes of weights, for memory limits these too; beside matrix instructions and
     sync alone, since most of the rest are messages: activations of several rows, and sums of groups. (The numbers are those of
     gate/up in one launch, which has two instructions more in a pass)
@@ -34,7 +34,8 @@ of linear layers and attention also, for one matrix as for several in one launch
     two parts; the others are addresses, of the activations, their scale and sum, and of local memory; weights' scales; and the
     loop of the items that add groups up, which more rows share. In groups of 16 a sum has half as many dp4a, but for 8 bits,
     whose dwords are of both halves: two dp4a for each
-Scales of 32 and of 16 have no budget in gemm.cl, and in gemv.cl with 8 rows: their floats alone are 3 instructions per sum.
+Scales of 64, 32 and 16 have no budget in gemm.cl, and in gemv.cl with 8 rows: their floats alone are 3 instructions per sum, 4
+with mins.
 
 Compilations are kept by hash in the user's cache. Exit status 77: the compiler cannot be had here.
 """
@@ -52,9 +53,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crumb" / "ocloc"
-SMALL_GROUPS = ("group32", "group16", "group16-wide")
+SMALL_GROUPS = ("group64", "group32", "group16")
 ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
-ROUGH = ("dg2", "tgllp")  # which have no double precision, and by their drivers no correctly rounded division
+# Which have no double precision, and by Level Zero's driver no correctly rounded division; OpenCL's has one for dg2, which takes
+# fewer instructions than what stands in for it here.
+ROUGH = ("dg2", "tgllp")
 DEVICES = {("dp4a", 0): ["mtl", "tgllp"], 16: ["bmg", "lnl", "ptl"], 8: ["dg2", "arl-h"]}
 
 
@@ -71,18 +74,22 @@ SPLIT_Q8_BUDGETS = {16: ((6.2, 0.36), (6.3, 1.03)), 8: ((9.3, 0.9), (9.4, 1.83))
 # quantized by each work-group, in groups of 128, of 32. Bytes of weights are shared by few matrix instructions where codes are
 # narrow; each group's sums are stored for each row, with an address for each store in sub-groups of 8, whose loads of
 # activations are one for each row and 32 columns, and which mask these for each place in a dword.
-FEW_LAYERS = ("row", "row-fused", "group128", "group32")
-FEW_BUDGETS = {(16, 2): {1: (1.12, 2.6, 3.2, None), 2: (0.6, 1.35, 1.12, 3.1), 3: (0.46, 0.96, 1.33, None),
-                         4: (0.46, 0.82, 0.72, 1.68), 8: (0.4, 0.56, 0.56, 0.96)},
-               (16, 4): {1: (0.98, 1.7, 5.3, None), 2: (0.53, 0.88, 1.67, 4.85), 3: (0.51, 0.75, 2.32, None),
-                         4: (0.46, 0.62, 1.02, 2.6), 8: (0.23, 0.31, 0.51, 1.3)},
-               (8, 2): {1: (3.5, 2.9, 6.6, None), 2: (3.85, 3.2, 5, 8), 3: (2.65, 2.65, 3.75, None),
-                        4: (2.95, 2.65, 3.55, 5.05), 8: (2.3, 2.3, 2.55, 3.3)},
-               (8, 4): {1: (9.8, 6.7, 16.1, None), 2: (5.9, 4.25, 8.1, 14.2), 3: (7, 7, 9.2, None),
-                        4: (7.95, 6.3, 9.1, 12.1), 8: (3.3, 3.3, 3.85, 5.35)}}
-# gemv.cl with one row in sub-groups of 8, per 64 bytes of weights beside loads: in groups of 128, of 32, what is more than 1. Of
-# 1 bit a group's sums take 0.5, since it has 4 times 64 bytes, and both halves of its rows two instructions, of 2 bits 0.25.
-ONE_BUDGETS = {"group128": {1: 1.65, 2: 1.35, 3: 1.3}, "group32": {2: 2.15, 4: 1.45, 8: 1.15}}
+# Groups count as they do where scales have mins, and where each work-group quantizes, whichever takes more.
+FEW_LAYERS = ("row", "row-fused", "group128", "group64", "group32")
+FEW_BUDGETS = {(16, 2): {1: (1.12, 2.6, 5.2, 6.6, None), 2: (0.6, 1.35, 2.15, 2.3, 4.8), 3: (0.46, 0.96, 1.83, 2.3, None),
+                         4: (0.46, 0.82, 1.2, 1.3, 2.5), 8: (0.4, 0.56, 0.71, 0.77, 1.35)},
+               (16, 4): {1: (0.98, 1.7, 6, 9.75, None), 2: (0.53, 0.88, 2.03, 2.9, 5.6), 3: (0.51, 0.75, 2.2, 3.45, None),
+                         4: (0.46, 0.62, 1.16, 1.6, 2.95), 8: (0.23, 0.31, 0.58, 0.81, 1.5)},
+               (8, 2): {1: (3.5, 2.9, 6.7, 9.9, None), 2: (3.85, 3.2, 5, 6.2, 8.45), 3: (2.65, 2.65, 3.75, 4.8, None),
+                        4: (2.95, 2.65, 3.55, 4.15, 5.25), 8: (2.3, 2.3, 2.55, 2.85, 3.4)},
+               (8, 4): {1: (9.8, 6.7, 16.4, 22.8, None), 2: (5.9, 4.25, 8.15, 10.3, 14.6), 3: (7, 7, 9.2, 11.3, None),
+                        4: (7.95, 6.3, 9.1, 10.3, 12.5), 8: (3.3, 3.3, 3.85, 4.4, 5.45)}}
+# gemv.cl with one row, per 64 bytes of weights beside loads: what is more than 1, all but one in sub-groups of 8. Of 1 bit in
+# groups of 128 a group's sums take 0.5 there, since it has 4 times 64 bytes, and both halves of its rows two instructions.
+ONE_BUDGETS = {8: {"group128": {1: 1.65, 2: 1.35, 3: 1.3}, "group64": {1: 2.25, 2: 1.6, 3: 1.5, 4: 1.2, 8: 1.05},
+                   "group32": {2: 2.15, 4: 1.45, 8: 1.15}},
+               16: {"group64": {1: 1.85}}}
+MINS = 2.25  # gemm.cl in groups of 128, beside each matrix instruction: a product more for each sum, and what it takes to have it
 # dense_matrix.cl with 1 to 8 rows, the same, by sub-groups and rows: (one matrix, several in a launch, whose parts' addresses
 # are 64 bits). One row is split into its terms where it is read: f16, and bf16, of which rounding takes instructions.
 DENSE_BUDGETS = {16: {"f16": (1.75, 2.25), "bf16": (3.6, 4.25), 2: (1.3, 1.45), 4: (1.3, 1.45), 8: (0.75, 0.82)},
@@ -224,6 +231,10 @@ class Variant:
         """The layer, of one matrix."""
         return self.layer.removesuffix("-qkv").removesuffix("-gate")
 
+    def few_layer(self):
+        """That of FEW_LAYERS, and in groups of ONE_BUDGETS."""
+        return self.one_layer() if self.layer.startswith("row") else self.layer.split("-")[0]
+
     def few(self):
         """Whether weights, or a cache, are loaded for few rows: what a budget counts beside is 64 bytes of them."""
         if self.layer.startswith("dense"):
@@ -262,9 +273,12 @@ class Variant:
         if self.parts:
             return device == self.devices()[0] and (
                 self.decodes() or self.file == "gemm.cl" and self.layer == "row-gate" and self.sub_group == 8)
-        if self.matrix and self.layer in SMALL_GROUPS and self.file != "gemm.cl":
+        of_groups = self.layer.split("-")[0]
+        if self.layer.endswith(("-mins", "-fused")) and of_groups != "row":
+            return device == self.devices()[0] and self.bits in (2, 4)
+        if self.matrix and of_groups in SMALL_GROUPS and self.file != "gemm.cl":
             return device == self.devices()[0]
-        if self.layer in SMALL_GROUPS and self.file != "gemm.cl":  # dp4a: where it takes the most instructions
+        if of_groups in SMALL_GROUPS and self.file != "gemm.cl":  # dp4a: where it takes the most instructions
             return self.rung == "dp4a" and self.layer != "group16-wide" and device == self.devices()[-1]
         if self.name.endswith("_bf16"):  # dense_bf16_...: of weights
             return device == self.devices()[0] and (self.in_registers or "_u2_" in self.name)
@@ -362,17 +376,18 @@ class Result:
         if v.file == "linear.cl":
             return linear_budget(v)
         if v.file == "gemv.cl" and v.tokens in (2, 4):
-            return FEW_BUDGETS[v.sub_group, v.tokens][v.bits][FEW_LAYERS.index(v.one_layer())]
+            return FEW_BUDGETS[v.sub_group, v.tokens][v.bits][FEW_LAYERS.index(v.few_layer())]
         if v.gemv:
-            return ONE_BUDGETS.get(v.one_layer(), {}).get(v.bits, 1) if v.sub_group == 8 else 1
-        if v.layer in SMALL_GROUPS:
+            return ONE_BUDGETS[v.sub_group].get(v.few_layer(), {}).get(v.bits, 1)
+        if v.few_layer() in SMALL_GROUPS:
             return None
         row = v.layer.startswith("row")
         if v.in_registers:
             return 8
+        mins = MINS if "-mins" in v.layer else 0
         if v.file == "gemm.cl" and v.sub_group == 8:
-            return (10 if not row else 3.5 if v.option("TN") > 1 else 4) + v.operand_cost() / v.option("TM")
-        return 2 if row else 7
+            return (10 if not row else 3.5 if v.option("TN") > 1 else 4) + v.operand_cost() / v.option("TM") + mins
+        return 2 if row else 7 + mins
 
     def judge(self):
         if self.has_dpas != self.variant.matrix:
