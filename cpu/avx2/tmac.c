@@ -1,21 +1,18 @@
-/* T-MAC's kernels for AVX2: the steps of its ablation for 2 bits, the first and the last two for the others. */
+/* T-MAC's kernels for AVX2: the steps of its ablation, for each width. */
 #include "cpu/avx2/simd.h"
 
 #include "cpu/papers/tmac.h"
 
-TMAC_INSTANCE(u1_f32_base, 1, TMAC_BASE)
-TMAC_INSTANCE(u1_f32, 1, TMAC_FULL)
-TMAC_INSTANCE(u1_f32_fa, 1, TMAC_AVERAGED)
-TMAC_INSTANCE(u2_f32_base, 2, TMAC_BASE)
-TMAC_INSTANCE(u2_f32_tq, 2, TMAC_QUANTIZED)
-TMAC_INSTANCE(u2_f32_tiling, 2, TMAC_TILED)
-TMAC_INSTANCE(u2_f32_perm, 2, TMAC_PERMUTED)
-TMAC_INSTANCE(u2_f32, 2, TMAC_FULL)
-TMAC_INSTANCE(u2_f32_whole, 2, TMAC_WHOLE)
-TMAC_INSTANCE(u2_f32_fa, 2, TMAC_AVERAGED)
-TMAC_INSTANCE(u3_f32_base, 3, TMAC_BASE)
-TMAC_INSTANCE(u3_f32, 3, TMAC_FULL)
-TMAC_INSTANCE(u3_f32_fa, 3, TMAC_AVERAGED)
-TMAC_INSTANCE(u4_f32_base, 4, TMAC_BASE)
-TMAC_INSTANCE(u4_f32, 4, TMAC_FULL)
-TMAC_INSTANCE(u4_f32_fa, 4, TMAC_AVERAGED)
+#define TMAC_STEPS(bits)                                                                                               \
+    TMAC_INSTANCE(u##bits##_f32_base, bits, TMAC_BASE)                                                                 \
+    TMAC_INSTANCE(u##bits##_f32_tq, bits, TMAC_QUANTIZED)                                                              \
+    TMAC_INSTANCE(u##bits##_f32_tiling, bits, TMAC_TILED)                                                              \
+    TMAC_INSTANCE(u##bits##_f32_perm, bits, TMAC_PERMUTED)                                                             \
+    TMAC_INSTANCE(u##bits##_f32, bits, TMAC_FULL)                                                                      \
+    TMAC_INSTANCE(u##bits##_f32_whole, bits, TMAC_WHOLE)                                                               \
+    TMAC_INSTANCE(u##bits##_f32_fa, bits, TMAC_AVERAGED)
+
+TMAC_STEPS(1)
+TMAC_STEPS(2)
+TMAC_STEPS(3)
+TMAC_STEPS(4)
