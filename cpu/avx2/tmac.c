@@ -4,6 +4,8 @@
 #include "cpu/papers/tmac.h"
 
 #define TMAC_STEPS(bits)                                                                                               \
+    TMAC_INSTANCE(u##bits##_f32_01_base, bits, TMAC_BASE_01)                                                           \
+    TMAC_INSTANCE(u##bits##_f32_01, bits, TMAC_WHOLE_01)                                                               \
     TMAC_INSTANCE(u##bits##_f32_base, bits, TMAC_BASE)                                                                 \
     TMAC_INSTANCE(u##bits##_f32_tq, bits, TMAC_QUANTIZED)                                                              \
     TMAC_INSTANCE(u##bits##_f32_tiling, bits, TMAC_TILED)                                                              \

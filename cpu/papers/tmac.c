@@ -55,19 +55,30 @@ static void load4(const float *x, uint32_t k, uint32_t n_k, float out[4]) {
     for (uint32_t j = 0; j < 4; j++) out[j] = k + j < n_k ? x[k + j] : 0.0f;
 }
 
-static float entry(const float x[4], unsigned p) {
-    float sum = p & 1 ? x[0] : -x[0];
-    for (unsigned j = 1; j < 4; j++) sum += p >> j & 1 ? x[j] : -x[j];
+static float entry(const float x[4], unsigned p, tmac_method how) {
+    float sum = 0;
+    for (unsigned j = 0; j < 4; j++) sum += p >> j & 1 ? x[j] : how.transformed ? -x[j] : 0.0f;
     return sum;
 }
 
+/* The largest magnitude of a table's entries. */
+static float largest_entry(const float x[4], tmac_method how) {
+    float positive = 0, negative = 0;
+    for (unsigned j = 0; j < 4; j++) {
+        positive += fmaxf(x[j], 0);
+        negative += fmaxf(-x[j], 0);
+    }
+    return how.transformed ? positive + negative : fmaxf(positive, negative);
+}
+
 /* The factor from entries to integers up to 127 in the tables of [k0, k1), and its inverse. */
-static float quantizing_factor(const float *x, uint32_t k0, uint32_t k1, uint32_t n_k, float *inverse) {
+static float quantizing_factor(const float *x, uint32_t k0, uint32_t k1, uint32_t n_k, tmac_method how,
+                               float *inverse) {
     float largest = 0;
     for (uint32_t k = k0; k < k1; k += 4) {
         float v[4];
         load4(x, k, n_k, v);
-        largest = fmaxf(largest, fabsf(v[0]) + fabsf(v[1]) + fabsf(v[2]) + fabsf(v[3]));
+        largest = fmaxf(largest, largest_entry(v, how));
     }
     if (largest < CRUMB_QUANTIZE_TINY) return *inverse = 0;
     *inverse = largest / 127.0f;
@@ -77,7 +88,7 @@ static float quantizing_factor(const float *x, uint32_t k0, uint32_t k1, uint32_
 static void make_table(const float x[4], float factor, tmac_method how, uint8_t *to) {
     const unsigned n_entries = how.mirrored ? 8 : 16;
     for (unsigned p = 0; p < n_entries; p++) {
-        float value = entry(x, p);
+        float value = entry(x, p, how);
         if (how.quantized) {
             to[p] = (uint8_t)(lrintf(value * factor) + 128);
         } else {
@@ -91,12 +102,12 @@ static void make_table(const float x[4], float factor, tmac_method how, uint8_t 
 static void prepare_row(const crumb_matrix *w, const tmac_shape *s, tmac_method how, const float *x, uint8_t *to) {
     float *scales = (float *)(void *)to, *sums = (float *)(void *)(to + s->sums_offset);
     /* sums of looked-up entries become parts of sum((mul * u - sub) * x); averages of 8 are eighths of sums */
-    const float unit = 0.5f * (float)w->mul * (how.averaged ? TMAC_TABLES : 1);
+    const float unit = tmac_value_of(w, how).unit * (how.averaged ? TMAC_TABLES : 1);
     const uint32_t group_k = s->group_steps * TMAC_STEP_K;
     uint8_t *table = to + s->tables_offset;
     for (uint32_t g = 0; g < s->n_steps / s->group_steps; g++) {
         float scale = 1, factor = 1, x4[4];
-        if (how.quantized) factor = quantizing_factor(x, g * group_k, (g + 1) * group_k, w->k, &scale);
+        if (how.quantized) factor = quantizing_factor(x, g * group_k, (g + 1) * group_k, w->k, how, &scale);
         scales[g] = scale * unit;
         for (uint32_t k = g * group_k; k < (g + 1) * group_k; k += 4, table += s->table_bytes) {
             load4(x, k, w->k, x4);
@@ -137,9 +148,11 @@ static size_t prepared_bytes(const crumb_linear_args *a, tmac_method how) {
                                                          .prepared_bytes = prepared_bytes_##method,                    \
                                                          .prepare = prepare_##method};
 
+TMAC_LAYOUT(base_01, "[bit][K/4][M] indices, fp16 tables of set bits", TMAC_BASE_01)
 TMAC_LAYOUT(base, "[bit][K/4][M] indices, fp16 tables", TMAC_BASE)
 TMAC_LAYOUT(quantized, "[bit][K/4][M] indices, halves of byte tables", TMAC_QUANTIZED)
 TMAC_LAYOUT(permuted, "[M/512][K/32][M8][bit][k8][m64] indices, halves of byte tables", TMAC_PERMUTED)
 TMAC_LAYOUT(full, "[M/512][K/32][M8][bit][k8][m32][m2] indices, halves of byte tables", TMAC_FULL)
 TMAC_LAYOUT(whole, "[M/512][K/32][M8][bit][k8][m32][m2] indices, whole byte tables", TMAC_WHOLE)
+TMAC_LAYOUT(whole_01, "[M/512][K/32][M8][bit][k8][m32][m2] indices, byte tables of set bits", TMAC_WHOLE_01)
 TMAC_LAYOUT(averaged, "[M/512][K/32][M8][bit][k8][m32][m2] indices, halves of byte tables to average", TMAC_AVERAGED)

@@ -126,12 +126,13 @@ typedef struct tmac_step {
     bool scale_first, scale_last; /* of a group of the weights */
     uint32_t scale_group;
     float table_scale;
-    float x_sum, start; /* X of the group of the weights, and what it has beside R: its share of X */
+    float x_sum, start; /* X of the group of the weights, and what it has beside its tables' sums: its share of X */
 } tmac_step;
 
-SIMD_INLINE tmac_step tmac_step_of(const crumb_matrix *w, const tmac_shape *s, uint32_t step, const uint8_t *row) {
+SIMD_INLINE tmac_step tmac_step_of(const crumb_matrix *w, const tmac_shape *s, uint32_t step, const uint8_t *row,
+                                   const tmac_method how) {
     const float *scales = (const float *)(const void *)row, *sums = (const float *)(const void *)(row + s->sums_offset);
-    const float zero = 0.5f * (float)(w->mul * ((1 << w->bits) - 1)) - (float)w->sub, x = sums[step / s->scale_steps];
+    const float x = sums[step / s->scale_steps];
     return (tmac_step){.table_first = step % s->group_steps == 0,
                        .table_last = (step + 1) % s->group_steps == 0,
                        .scale_first = step % s->scale_steps < s->group_steps,
@@ -139,7 +140,7 @@ SIMD_INLINE tmac_step tmac_step_of(const crumb_matrix *w, const tmac_shape *s, u
                        .scale_group = step / s->scale_steps,
                        .table_scale = scales[step / s->group_steps],
                        .x_sum = x,
-                       .start = zero * x};
+                       .start = tmac_value_of(w, how).zero * x};
 }
 
 /* A table group's sums join those of the group of the weights. */
@@ -191,7 +192,7 @@ SIMD_INLINE bool tmac_complete(const tmac_step *step, vint *sums, int16_t *table
 SIMD_INLINE void tmac_run_step(const crumb_linear_args *a, const shape *s, const tmac_shape *ts, const uint8_t *row,
                                uint32_t at, uint32_t block, uint32_t end, tmac_tile *tile, const int bits,
                                const tmac_method how) {
-    const tmac_step step = tmac_step_of(a->w, ts, at, row);
+    const tmac_step step = tmac_step_of(a->w, ts, at, row, how);
     const uint8_t *from = row + ts->tables_offset + (size_t)at * TMAC_TABLES * ts->table_bytes;
     /* each of a tree's three roundings adds a quarter on average, for every bit */
     const float rounding = how.averaged ? 0.75f * (float)(((1 << bits) - 1) * (int)ts->group_steps) : 0.0f;

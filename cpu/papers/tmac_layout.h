@@ -1,7 +1,7 @@
 /* T-MAC: Wei et al., "T-MAC: CPU Renaissance via Table Lookup for Low-Bit LLM Deployment on Edge" (EuroSys 2025). How
  * its weights and tables lie, for every subset of its techniques; cpu/papers/tmac.h has the kernel.
  *
- * Bit-wise tables. With bits b_i of a code u = sum(2^i * b_i), and t_i = 2 * b_i - 1 in {-1, +1} (the paper's linear
+ * Bit-wise tables. A code is u = sum(2^i * b_i) of its bits. With t_i = 2 * b_i - 1 in {-1, +1} (the paper's linear
  * transformation, section 4), u = (sum(2^i * t_i) + 2^bits - 1) / 2, and a group of weights contributes
  *
  *     sum_k (scale * (mul * u - sub) + min) * x
@@ -9,11 +9,17 @@
  *     R_i = sum_k t_i * x,  X = sum_k x
  *
  * whatever mul and sub a file has. For every four activations a table holds the 16 sums +-x0 +-x1 +-x2 +-x3, entry p
- * with + where p has a bit; R_i is a sum of entries, looked up with four bits b_i of a row at once.
+ * with + where p has a bit; R_i is a sum of entries, looked up with four bits b_i of a row at once. Without the
+ * transformation bits count as 0 and 1: an entry is the sum of those x for which p has a bit, and a group contributes
+ *
+ *     scale * (mul * sum_i 2^i * S_i - sub * X) + min * X,  S_i = sum_k b_i * x
  *
  * Table quantization (section 3.3) makes entries bytes, round(127 * entry / a) + 128, a being the largest entry of a
- * table group; without it they are fp16, in two byte tables. Mirror consolidation keeps entries 0 .. 7 only, since
- * entry p is -entry[15 - p]; a byte modulo 256 and an fp16 number are as easily negated.
+ * table group; without it they are fp16, in two byte tables. Sums over set bits are no larger, and half as large where
+ * signs are even, but count twice as much in the result: they are rounded up to twice as coarsely.
+ *
+ * Mirror consolidation keeps entries 0 .. 7 only, since entry p is -entry[15 - p]; a byte modulo 256 and an fp16 number
+ * are as easily negated. It needs the transformation: sums over set bits have no such mirror.
  */
 #ifndef CRUMB_CPU_PAPERS_TMAC_LAYOUT_H
 #define CRUMB_CPU_PAPERS_TMAC_LAYOUT_H
@@ -34,22 +40,41 @@ enum {
 
 /* The paper's techniques, each of which can be left out. */
 typedef struct tmac_method {
+    bool transformed; /* bits count as -1 and +1, not as 0 and 1 */
     bool quantized;   /* bytes as table entries, not fp16 */
-    bool mirrored;    /* 8 entries of a table are stored, not 16 */
+    bool mirrored;    /* 8 entries of a table are stored, not 16; only where bits are transformed */
     bool tiled;       /* a step's tables meet the rows of a tile, not of a block, before the next step */
     bool permuted;    /* indices lie as they are read, not as [bit][K/4][M] */
     bool interleaved; /* a block's bytes hold its first rows in their low halves, not neighbours */
     bool averaged;    /* fast aggregation: bytes are averaged in a tree, not added as 16 bits; lossy */
 } tmac_method;
 
-#define TMAC_BASE      {0}
-#define TMAC_QUANTIZED {.quantized = true, .mirrored = true}
-#define TMAC_TILED     {.quantized = true, .mirrored = true, .tiled = true}
-#define TMAC_PERMUTED  {.quantized = true, .mirrored = true, .tiled = true, .permuted = true}
-#define TMAC_FULL      {.quantized = true, .mirrored = true, .tiled = true, .permuted = true, .interleaved = true}
-#define TMAC_WHOLE     {.quantized = true, .tiled = true, .permuted = true, .interleaved = true}
-#define TMAC_AVERAGED                                                                                                  \
-    {.quantized = true, .mirrored = true, .tiled = true, .permuted = true, .interleaved = true, .averaged = true}
+/* Each step of the ablation has what the one before has. */
+#define TMAC_UPTO_TABLES       .transformed = true, .quantized = true, .mirrored = true
+#define TMAC_UPTO_TILING       TMAC_UPTO_TABLES, .tiled = true
+#define TMAC_UPTO_PERMUTING    TMAC_UPTO_TILING, .permuted = true
+#define TMAC_UPTO_INTERLEAVING TMAC_UPTO_PERMUTING, .interleaved = true
+
+#define TMAC_BASE_01   {0}
+#define TMAC_BASE      {.transformed = true}
+#define TMAC_QUANTIZED {TMAC_UPTO_TABLES}
+#define TMAC_TILED     {TMAC_UPTO_TILING}
+#define TMAC_PERMUTED  {TMAC_UPTO_PERMUTING}
+#define TMAC_FULL      {TMAC_UPTO_INTERLEAVING}
+#define TMAC_WHOLE     {.transformed = true, .quantized = true, .tiled = true, .permuted = true, .interleaved = true}
+#define TMAC_WHOLE_01  {.quantized = true, .tiled = true, .permuted = true, .interleaved = true}
+#define TMAC_AVERAGED  {TMAC_UPTO_INTERLEAVING, .averaged = true}
+
+/* A code's value mul * u - sub is unit * (the sum of 2^i times what bit i counts as) + zero. */
+typedef struct tmac_value {
+    float unit, zero;
+} tmac_value;
+
+static inline tmac_value tmac_value_of(const crumb_matrix *w, tmac_method how) {
+    const float mul = (float)w->mul, sub = (float)w->sub;
+    if (!how.transformed) return (tmac_value){mul, -sub};
+    return (tmac_value){0.5f * mul, 0.5f * mul * (float)((1 << w->bits) - 1) - sub};
+}
 
 typedef struct tmac_shape {
     uint32_t n_blocks, n_steps;

@@ -117,7 +117,9 @@ class Kernels(CommandTest):
         if "tmac_u2_f32" in nmse:  # a tier that has them
             self.assertLess(nmse["tmac_u2_f32_base"], 1e-6)
             self.assertLess(nmse["tmac_u2_f32_base"], nmse["tmac_u2_f32"])
-            self.assertLess(nmse["tmac_u2_f32"], nmse["tmac_u2_f32_fa"])
+            self.assertLess(nmse["tmac_u2_f32"], nmse["tmac_u2_f32_01"])
+            self.assertLess(nmse["tmac_u2_f32_01"], nmse["tmac_u2_f32_fa"])
+            self.assertEqual(nmse["tmac_u2_f32"], nmse["tmac_u2_f32_whole"])  # the same tables
 
     def test_bad_arguments(self):
         self.fails(2, "kernels", says="kernels list|support|test|perf")
