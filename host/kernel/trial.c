@@ -4,6 +4,7 @@
 #include "host/base/half.h"
 #include "host/base/memory.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,13 @@ uint64_t crumb_random_u64(uint64_t *state) { /* splitmix64 */
 
 float crumb_random_f32(uint64_t *state) {
     return (float)(int32_t)(crumb_random_u64(state) >> 32) * 0x1p-31f;
+}
+
+/* Twelve uniform numbers less their mean are as good as normal here. */
+static float random_normal(uint64_t *seed) {
+    float sum = 0;
+    for (int i = 0; i < 12; i++) sum += crumb_random_f32(seed) * 0.5f;
+    return sum;
 }
 
 static crumb_status allocate(uint64_t n_bytes, void *out, crumb_error *err) {
@@ -164,6 +172,87 @@ static crumb_status two_level_scales(const crumb_trial_params *p, size_t n_tiles
     return CRUMB_OK;
 }
 
+/* ---- codes of weights -------------------------------------------------------------------------------------- */
+
+/* The code whose value is nearest to `value`. */
+static unsigned nearest_code(const crumb_matrix *w, float value) {
+    if (!w->codebook) {
+        const float code = (value + (float)w->sub) / (float)w->mul + 0.5f;
+        return code <= 0 ? 0 : code >= (float)w->max_code ? w->max_code : (unsigned)code;
+    }
+    unsigned best = 0;
+    for (unsigned code = 1; code <= w->max_code; code++) {
+        const float known = (float)crumb_matrix_code_value(w, best), other = (float)crumb_matrix_code_value(w, code);
+        if (fabsf(other - value) < fabsf(known - value)) best = code;
+    }
+    return best;
+}
+
+/* The squared error of n weights with a scale. */
+static double loss(const crumb_matrix *w, const float *weights, uint32_t n, float scale) {
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const unsigned code = nearest_code(w, weights[i] / scale);
+        const float difference = scale * (float)crumb_matrix_code_value(w, code) - weights[i];
+        sum += (double)(difference * difference);
+    }
+    return sum;
+}
+
+/* The scale of a group: as Q4_0 has it, the weight of the largest magnitude becomes the value of the largest; or a 32nd
+ * of that less, and again, as long as less is lost so, as with few bits. */
+static float best_scale(const crumb_trial *t, const float *weights, uint32_t n) {
+    const int low = crumb_matrix_code_value(&t->w, code_of_smallest_value(&t->params));
+    const int high = crumb_matrix_code_value(&t->w, code_of_largest_value(&t->params));
+    float extreme = 0, best = 0;
+    double least = INFINITY;
+    for (uint32_t i = 0; i < n; i++)
+        if (fabsf(weights[i]) > fabsf(extreme)) extreme = weights[i];
+    for (int part = 32; part > 0 && extreme != 0; part--) {
+        float scale = extreme / (float)(-low >= high ? low : high) * (float)part / 32;
+        if (!t->w.scales_f32) scale = crumb_f16_to_f32(crumb_f32_to_f16(scale)); /* as a kernel reads it */
+        const double lost = loss(&t->w, weights, n, scale);
+        if (lost > least) break;
+        least = lost;
+        best = scale;
+    }
+    return best;
+}
+
+/* Rounds the n weights of row m from k, a group, to codes, which are zeros before. Returns their scale. */
+static float round_group(crumb_trial *t, uint32_t m, uint32_t k, uint32_t n) {
+    const crumb_matrix *w = &t->w;
+    const float *weights = t->wf + (size_t)m * w->k + k, scale = best_scale(t, weights, n);
+    const size_t tile_dwords = w->bits * CRUMB_TILE_ROWS;
+    uint32_t *tiles = (uint32_t *)w->codes + m / CRUMB_TILE_ROWS * crumb_div_up(w->k, CRUMB_TILE_K) * tile_dwords;
+    for (uint32_t i = k; i < k + n; i++)
+        crumb_tile_set_code(tiles + i / CRUMB_TILE_K * tile_dwords, w->bits, m % CRUMB_TILE_ROWS,
+                            crumb_tile_linear_of(i % CRUMB_TILE_K),
+                            nearest_code(w, scale != 0 ? weights[i - k] / scale : 0));
+    return scale;
+}
+
+static crumb_status round_weights(crumb_trial *t, uint64_t *seed, crumb_error *err) {
+    const crumb_trial_params *p = &t->params;
+    const uint32_t group = t->w.group;
+    const size_t n_groups = crumb_round_up(p->k, CRUMB_TILE_K) / group, scale_bytes = p->scales_f32 ? 4 : 2;
+    const size_t n_bytes = crumb_round_up(p->m, CRUMB_TILE_ROWS) * n_groups * scale_bytes;
+    uint8_t *scales = NULL;
+    CRUMB_TRY(allocate(n_bytes, &scales, err));
+    t->w.scales = scales;
+    memset(scales, 0, n_bytes);
+    CRUMB_TRY(allocate((uint64_t)p->m * p->k * sizeof(float), &t->wf, err));
+    for (size_t i = 0; i < (size_t)p->m * p->k; i++) t->wf[i] = random_normal(seed);
+    for (uint32_t m = 0; m < p->m; m++)
+        for (uint32_t k = 0; k < p->k; k += group) {
+            const float scale = round_group(t, m, k, p->k - k < group ? p->k - k : group);
+            const uint16_t half = crumb_f32_to_f16(scale);
+            const size_t at = (m / CRUMB_TILE_ROWS * n_groups + k / group) * CRUMB_TILE_ROWS + m % CRUMB_TILE_ROWS;
+            memcpy(scales + at * scale_bytes, p->scales_f32 ? (const void *)&scale : (const void *)&half, scale_bytes);
+        }
+    return CRUMB_OK;
+}
+
 static crumb_status create_weights(crumb_trial *t, uint64_t *seed, crumb_error *err) {
     const crumb_trial_params *p = &t->params;
     uint32_t k_padded = (uint32_t)crumb_round_up(p->k, CRUMB_TILE_K);
@@ -182,6 +271,7 @@ static crumb_status create_weights(crumb_trial *t, uint64_t *seed, crumb_error *
     void *codes;
     CRUMB_TRY(crumb_pages_alloc(t->codes_bytes, "a trial's weights", &codes, err));
     t->w.codes = codes;
+    if (p->rounded) return round_weights(t, seed, err);
     if (crumb_tile_base_bits(p->bits) == p->bits)
         fill_bytes(p, codes, t->codes_bytes, seed);
     else
@@ -212,13 +302,6 @@ static float random_float_activation(const crumb_trial_params *p, uint64_t *seed
 
 static float rounded(const crumb_trial_params *p, float x) {
     return p->bf16 ? crumb_bf16_to_f32(crumb_f32_to_bf16(x)) : x;
-}
-
-/* Twelve uniform numbers less their mean are as good as normal here. */
-static float random_normal(uint64_t *seed) {
-    float sum = 0;
-    for (int i = 0; i < 12; i++) sum += crumb_random_f32(seed) * 0.5f;
-    return sum;
 }
 
 static void fill_activations(crumb_trial *t, uint32_t n_groups, size_t n_sx, uint64_t *seed) {
@@ -292,6 +375,7 @@ void crumb_trial_destroy(crumb_trial *t) {
     free(t->x.qsum);
     free(t->x.sx);
     free(t->xf);
+    free(t->wf);
     free(t->bias);
     free(t->add);
     free(t->interleaved);

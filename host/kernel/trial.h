@@ -29,9 +29,11 @@ typedef struct crumb_trial_params {
     crumb_act_quant act;     /* CRUMB_ACT_F32: kernels read the floats; the int8 ones are there all the same, by row */
     uint32_t act_group;      /* for CRUMB_ACT_GROUP */
     bool has_min, scales_f32;
-    bool normal; /* the floats have a normal distribution, and the int8 activations are to be made of them; else both
-                  * are random */
-    bool bf16;   /* the floats are numbers of bf16, and so are results to be */
+    bool normal;  /* the floats have a normal distribution, and the int8 activations are to be made of them; else both
+                   * are random */
+    bool bf16;    /* the floats are numbers of bf16, and so are results to be */
+    bool rounded; /* codes and scales are those of weights of a normal distribution, which the trial keeps; without
+                   * mins, scales of one level */
     crumb_trial_fill fill;
 } crumb_trial_params;
 
@@ -40,6 +42,7 @@ struct crumb_trial {
     crumb_matrix w;
     crumb_q8 x;
     float *xf;         /* [n][k]; in [-1, 1], or normal */
+    float *wf;         /* [m][k], what the codes were rounded from; NULL: nothing */
     float *bias, *add; /* [m], [n][m] */
     size_t codes_bytes;
     /* What a backend that runs kernels on the host hangs on it, freed with it; NULL: nothing. */

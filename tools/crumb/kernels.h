@@ -75,10 +75,15 @@ typedef struct kernels_check {
 crumb_status kernels_check_run(const kernels_choice *choice, size_t kernel, const char *knobs,
                                const crumb_kernel_problem *problem, uint64_t seed, bool extreme, kernels_check *out,
                                crumb_error *err);
-/* The squared error of a kernel's results, as a part of their power, against the same weights times activations in full
- * precision: what quantizing activations costs, and for the papers' kernels their tables. Random data. */
+/* The squared error of a kernel's results, as a part of their power. */
+typedef struct kernels_error {
+    double of_codes;   /* against the same codes and scales times activations in full precision: what quantizing
+                        * activations costs, and for the papers' kernels their tables */
+    double of_weights; /* against the weights that the codes were rounded from: with what rounding them costs */
+} kernels_error;
+/* On random weights and activations of a normal distribution. */
 crumb_status kernels_check_error(const kernels_choice *choice, size_t kernel, const crumb_kernel_problem *problem,
-                                 uint64_t seed, double *nmse, crumb_error *err);
+                                 uint64_t seed, kernels_error *out, crumb_error *err);
 
 /* ---- kernels that run in plans (kernels_plans.c) ----------------------------------------------------------- */
 

@@ -92,12 +92,29 @@ crumb_status kernels_check_run(const kernels_choice *c, size_t kernel, const cha
     return status;
 }
 
-/* Activations of a normal distribution, quantized as a plan does it where the kernel wants them so; scales and codes as
- * in other trials, without what would be added to both sides alike. */
+/* Squared error of y [n][m] as a part of what the weights before they were rounded give, and the activations as floats.
+ */
+static double error_of_weights(const crumb_trial *t, const float *y) {
+    const crumb_trial_params *p = &t->params;
+    double power = 0, error = 0;
+    for (uint32_t n = 0; n < p->n; n++)
+        for (uint32_t m = 0; m < p->m; m++) {
+            const float *x = t->xf + (size_t)n * p->k, *w = t->wf + (size_t)m * p->k;
+            double exact = 0;
+            for (uint32_t k = 0; k < p->k; k++) exact += (double)w[k] * (double)x[k];
+            const double difference = (double)y[(size_t)n * p->m + m] - exact;
+            error += difference * difference;
+            power += exact * exact;
+        }
+    return power > 0 ? error / power : error;
+}
+
+/* Weights and activations of a normal distribution. The weights are rounded to codes with scales, and the activations
+ * quantized as a plan does it where the kernel wants them so. */
 crumb_status kernels_check_error(const kernels_choice *c, size_t kernel, const crumb_kernel_problem *problem,
-                                 uint64_t seed, double *nmse, crumb_error *err) {
+                                 uint64_t seed, kernels_error *out, crumb_error *err) {
     crumb_trial_params params = crumb_problem_trial(problem);
-    params.normal = true;
+    params.normal = params.rounded = true;
     const uint64_t n_values = (uint64_t)params.n * params.m;
     crumb_trial t;
     void *memory = NULL;
@@ -109,7 +126,7 @@ crumb_status kernels_check_error(const kernels_choice *c, size_t kernel, const c
         crumb_linear_f32__ref(&args);
         status = c->suite->run(c->machine, kernel, "", &t, y, err);
         const double power = crumb_trial_power(&t, exact), error = squared_error(y, exact, n_values);
-        *nmse = power > 0 ? error / power : error;
+        *out = (kernels_error){.of_codes = power > 0 ? error / power : error, .of_weights = error_of_weights(&t, y)};
     }
     free(memory);
     crumb_trial_destroy(&t);

@@ -20,8 +20,8 @@ typedef struct perf_state {
     kernels_choice choice;
     crumb_kernel_problem problem; /* the kernels' activations differ */
     kernels_turns turns;
-    double nmse[TURNS_MAX_KERNELS]; /* of each, against activations in full precision */
-    cJSON *entries;                 /* NULL: text */
+    kernels_error errors[TURNS_MAX_KERNELS];
+    cJSON *entries; /* NULL: text */
 } perf_state;
 
 /* Of one kernel. */
@@ -62,8 +62,8 @@ static void print_heading(const perf_state *p, const perf_result *first) {
     cli_print(", weights %s: memory %.1f GB/s", c->options->cold ? "cold" : "warm", first->measure[TURNS_READ_GB_S]);
     if (first->measure[TURNS_CLOCK_GHZ] > 0) cli_print(", clock %.2f GHz", first->measure[TURNS_CLOCK_GHZ]);
     if (first->measure[TURNS_LAUNCH_NS] > 0) cli_print(", a launch %.1f us", first->measure[TURNS_LAUNCH_NS] / 1000);
-    cli_print("\n%-28s %10s %8s %7s %7s %8s %7s %7s %8s  %s\n", "kernel", "us", "prep us", "GB/s", "% read", "GOPS",
-              "% peak", "gamma", "error", "limit");
+    cli_print("\n%-28s %10s %8s %7s %7s %8s %7s %7s %8s %8s  %s\n", "kernel", "us", "prep us", "GB/s", "% read", "GOPS",
+              "% peak", "gamma", "error", "in all", "limit");
 }
 
 static void print_text(const perf_state *p) {
@@ -75,9 +75,9 @@ static void print_text(const perf_state *p) {
         if (r.measure[TURNS_PREPARE_NS] > 0)
             snprintf(prepare, sizeof prepare, "%.1f", r.measure[TURNS_PREPARE_NS] / 1000);
         if (r.measure[TURNS_GAMMA] > 0) snprintf(gamma, sizeof gamma, "%.3f", r.measure[TURNS_GAMMA]);
-        cli_print("%-28s %10.1f %8s %7.2f %7.1f %8.1f %7.1f %7s %8.1e  %s\n", r.name, r.measure[TURNS_NS] / 1000,
+        cli_print("%-28s %10.1f %8s %7.2f %7.1f %8.1f %7.1f %7s %8.1e %8.1e  %s\n", r.name, r.measure[TURNS_NS] / 1000,
                   prepare, r.gb_s, 100 * r.measure[TURNS_READ_SHARE], r.gops, 100 * r.measure[TURNS_PEAK_SHARE], gamma,
-                  p->nmse[i], r.limit);
+                  p->errors[i].of_codes, p->errors[i].of_weights, r.limit);
     }
 }
 
@@ -106,7 +106,8 @@ static void add_json(const perf_state *p) {
         json_add_real(entry, "clock_ghz", r.measure[TURNS_CLOCK_GHZ]);
         json_add_real(entry, "launch_ns", r.measure[TURNS_LAUNCH_NS]);
         json_add_real(entry, "gamma", r.measure[TURNS_GAMMA]);
-        json_add_real(entry, "nmse", p->nmse[i]);
+        json_add_real(entry, "nmse", p->errors[i].of_codes);
+        json_add_real(entry, "nmse_weights", p->errors[i].of_weights);
         json_add_text(entry, "limit", r.limit);
         cJSON_AddItemToArray(p->entries, entry);
     }
@@ -140,7 +141,7 @@ static crumb_status measure_errors(perf_state *p, crumb_error *err) {
         const turns_series *s = &p->turns.series[i];
         const crumb_kernel_problem mine =
             kernels_problem(&p->choice, &s->info, p->problem.format, p->problem.group, part);
-        CRUMB_TRY(kernels_check_error(&p->choice, s->kernel, &mine, 1, &p->nmse[i], err));
+        CRUMB_TRY(kernels_check_error(&p->choice, s->kernel, &mine, 1, &p->errors[i], err));
     }
     return CRUMB_OK;
 }
