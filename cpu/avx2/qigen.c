@@ -4,4 +4,5 @@
 #include "cpu/papers/qigen.h"
 
 QIGEN_INSTANCE(2)
+QIGEN_INSTANCE(3)
 QIGEN_INSTANCE(4)

@@ -10,14 +10,19 @@ static size_t packed_bytes(const crumb_matrix *w) {
     return crumb_round_up(w->m, CRUMB_QIGEN_STRIP) * crumb_round_up(w->k, CRUMB_TILE_K) * w->bits / 8;
 }
 
-/* A strip of a block: [k][m of the strip] words of 32 / bits codes with k rising. */
+/* A strip of a block: [k][word of the unit][m of the strip], codes with k rising from the lowest bits of a unit on. */
 static uint32_t *pack_strip(const crumb_matrix *w, uint32_t m, uint32_t k, uint32_t n_k, uint32_t *to) {
-    const uint32_t per_word = 32u / w->bits;
-    for (uint32_t first = k; first < k + n_k; first += per_word)
-        for (uint32_t i = 0; i < CRUMB_QIGEN_STRIP; i++, to++) {
-            *to = 0;
-            for (uint32_t j = 0; j < per_word; j++) *to |= crumb_papers_code(w, m + i, first + j) << (w->bits * j);
-        }
+    const uint32_t n_codes = crumb_qigen_unit_codes(w->bits), n_words = n_codes * w->bits / 32;
+    for (uint32_t first = k; first < k + n_k; first += n_codes, to += n_words * CRUMB_QIGEN_STRIP) {
+        memset(to, 0, n_words * CRUMB_QIGEN_STRIP * sizeof *to);
+        for (uint32_t i = 0; i < CRUMB_QIGEN_STRIP; i++)
+            for (uint32_t j = 0; j < n_codes; j++) {
+                const uint64_t code = (uint64_t)crumb_papers_code(w, m + i, first + j) << w->bits * j % 32;
+                uint32_t *word = to + w->bits * j / 32 * CRUMB_QIGEN_STRIP + i;
+                *word |= (uint32_t)code;
+                if (code >> 32) word[CRUMB_QIGEN_STRIP] |= (uint32_t)(code >> 32);
+            }
+    }
     return to;
 }
 
@@ -54,7 +59,7 @@ static void prepare(const crumb_linear_args *args, void *prepared) {
     }
 }
 
-const crumb_cpu_layout crumb_layout_qigen = {.name = "blocks on the Z curve, [M/32][K/(32/b)][m32] words in each",
+const crumb_cpu_layout crumb_layout_qigen = {.name = "blocks on the Z curve, [M/32][b*K/32][m32] words in each",
                                              .rows = CRUMB_QIGEN_STRIP,
                                              .packed_bytes = packed_bytes,
                                              .pack = pack,

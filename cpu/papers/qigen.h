@@ -7,18 +7,16 @@
  *
  * with <x,1> computed once per input. Mini-GEMVs are blocks that fit L1, stored along the Z curve; a micro-GEMV in one
  * keeps its outputs in registers for t_u vectors and m_u activations at once (cpu/papers/qigen_blocks.h). Partial
- * outputs pass from block to block through memory.
+ * outputs pass from block to block through memory. A word has 16 codes of 2 bits or 8 of 4; of 3 bits 32 codes take
+ * three.
  *
- * Sums are f32 in the order of k, and so the error grows with K. Measured with one scale per row, 4 bits: 8e-13 of the
- * result at K = 2048, 5e-11 at 16384, 2e-10 at 65536; with groups of 128 it stays below 3e-13.
+ * Sums are f32 in the order of k, and so the error grows with K. With one scale per row, 3 and 4 bits, it is 4e-12 of
+ * the result at K = 2048, 1e-11 at 16384, 6e-11 at 65536; with groups of 128 it stays below 5e-13.
  *
  * Included after a 256-bit tier's simd.h; QIGEN_INSTANCE makes a kernel.
  */
 #include "cpu/lowbit/linear.h"
 #include "cpu/papers/qigen_blocks.h"
-
-_Static_assert(CRUMB_QIGEN_MU + CRUMB_QIGEN_MU * CRUMB_QIGEN_TU + CRUMB_QIGEN_TU <= CRUMB_QIGEN_REGISTERS,
-               "inequality (4)");
 
 enum {
     QIGEN_MU = CRUMB_QIGEN_MU,
@@ -26,16 +24,24 @@ enum {
     QIGEN_SPAN = 128 * CRUMB_QIGEN_STRIP /* outputs for which partial sums are kept at once */
 };
 
+/* Code i of a unit of words for 8 outputs; of 3 bits two in 32 codes lie in two words. */
+SIMD_INLINE vint qigen_code(const uint8_t *words, const int bits, const int i) {
+    const int at = bits * i % 32;
+    const uint8_t *word = words + bits * i / 32 * CRUMB_QIGEN_STRIP * 4;
+    vint code = v_shift_right(v_load(word), at);
+    if (at + bits > 32) code = v_or(code, v_shift_left(v_load(word + CRUMB_QIGEN_STRIP * 4), 32 - at));
+    return v_and(code, v_broadcast((1 << bits) - 1));
+}
+
 /* The micro-GEMV: y += <x,u> for n_k of a strip of outputs. */
 SIMD_INLINE void qigen_micro(const uint8_t *codes, const float *x, uint32_t n_k, const int bits, vflt *y) {
-    const uint32_t per_word = 32 / (uint32_t)bits;
-    const vint mask = v_broadcast((1 << bits) - 1);
-    for (uint32_t k = 0; k < n_k; k += per_word, x += per_word, codes += CRUMB_QIGEN_STRIP * 4) {
-        UNROLL for (int first = 0; first < (int)per_word; first += QIGEN_MU) {
+    const int n_codes = (int)crumb_qigen_unit_codes((unsigned)bits), n_words = n_codes * bits / 32;
+    for (uint32_t k = 0; k < n_k; k += (uint32_t)n_codes, x += n_codes, codes += n_words * CRUMB_QIGEN_STRIP * 4) {
+        UNROLL for (int first = 0; first < n_codes; first += QIGEN_MU) {
             vflt x_mu[QIGEN_MU];
             UNROLL for (int i = 0; i < QIGEN_MU; i++) x_mu[i] = v_broadcast_f32(x[first + i]);
             UNROLL for (int t = 0; t < QIGEN_TU; t++) UNROLL for (int i = 0; i < QIGEN_MU; i++) {
-                vint code = v_and(v_shift_right(v_load(codes + 32 * t), bits * (first + i)), mask);
+                vint code = qigen_code(codes + 32 * t, bits, first + i);
                 y[t] = v_fma_f32(x_mu[i], v_to_f32(code), y[t]);
             }
         }

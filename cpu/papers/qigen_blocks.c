@@ -12,6 +12,16 @@ uint64_t crumb_qigen_cache_bits(unsigned bits, uint32_t mb, uint32_t tb) {
     return 32 * (uint64_t)mb + bits * (uint64_t)mb * tb + 32 * (uint64_t)tb;
 }
 
+crumb_qigen_micro crumb_qigen_choose_micro(uint32_t registers) {
+    const uint32_t tile_vectors = CRUMB_TILE_ROWS / 8, fewest_codes = crumb_qigen_unit_codes(4);
+    crumb_qigen_micro best = {0};
+    for (uint32_t mu = 1; mu <= fewest_codes && mu < registers; mu *= 2) {
+        const crumb_qigen_micro pair = {mu, (registers - mu) / (mu + 1) / tile_vectors * tile_vectors}; /* (4) for tu */
+        if (pair.tu && crumb_qigen_registers(pair.mu, pair.tu) > crumb_qigen_registers(best.mu, best.tu)) best = pair;
+    }
+    return best;
+}
+
 /* Whether a is to be preferred to b. */
 static bool better(unsigned bits, crumb_qigen_blocks a, crumb_qigen_blocks b) {
     uint64_t bits_a = crumb_qigen_cache_bits(bits, a.mb, a.tb), bits_b = crumb_qigen_cache_bits(bits, b.mb, b.tb);

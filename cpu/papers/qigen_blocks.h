@@ -6,17 +6,31 @@
 #include "host/backend.h"
 
 enum {
-    /* The micro-kernel: m_u activations and t_u vectors of 8 outputs. Inequality (4) bounds registers; which of the
-     * pairs that meet it is fastest is found by trying. */
+    /* The micro-kernel, compiled for what crumb_qigen_choose_micro finds for AVX2's registers (a test compares). */
     CRUMB_QIGEN_REGISTERS = 16,
     CRUMB_QIGEN_MU = 2,
     CRUMB_QIGEN_TU = 4,
     CRUMB_QIGEN_STRIP = 8 * CRUMB_QIGEN_TU /* outputs */
 };
 
+/* Codes in the least number of whole 32-bit words: 16 of 2 bits, 32 of 3 (in three words), 8 of 4. */
+static inline uint32_t crumb_qigen_unit_codes(unsigned bits) {
+    return 32 % bits ? 32 : 32 / bits;
+}
+
 /* Left sides of the inequalities (4), in registers, and (5), in bits. */
 uint32_t crumb_qigen_registers(uint32_t mu, uint32_t tu);
 uint64_t crumb_qigen_cache_bits(unsigned bits, uint32_t mb, uint32_t tb);
+
+/* m_u activations and t_u vectors of 8 outputs. */
+typedef struct crumb_qigen_micro {
+    uint32_t mu, tu; /* 0 when none fits */
+} crumb_qigen_micro;
+
+/* The pair that comes as close to the registers as can be, where m_u divides a unit's codes of every width, and t_u
+ * vectors are whole tiles of rows; of equals the one with the most outputs, which more sums side by side and one
+ * broadcast of an activation serve. (The paper tries which pair within (4) is fastest.) */
+crumb_qigen_micro crumb_qigen_choose_micro(uint32_t registers);
 
 typedef struct crumb_qigen_blocks {
     uint32_t mb, tb; /* k and outputs of a block; 0 when none fits */

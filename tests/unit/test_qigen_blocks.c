@@ -8,13 +8,26 @@
 
 #include <cmocka.h>
 
-static void micro_kernel_fits_the_registers(void **state) {
+static void micro_kernel_is_what_the_registers_ask_for(void **state) {
     (void)state;
     assert_int_equal(crumb_qigen_registers(2, 4), 2 + 8 + 4);
-    assert_int_equal(crumb_qigen_registers(1, 7), 15);
-    assert_true(crumb_qigen_registers(CRUMB_QIGEN_MU, CRUMB_QIGEN_TU) <= CRUMB_QIGEN_REGISTERS);
-    assert_true(crumb_qigen_registers(3, 4) > CRUMB_QIGEN_REGISTERS); /* one more of either no longer fits */
-    assert_true(crumb_qigen_registers(2, 5) > CRUMB_QIGEN_REGISTERS);
+    const crumb_qigen_micro compiled = crumb_qigen_choose_micro(CRUMB_QIGEN_REGISTERS);
+    assert_int_equal(compiled.mu, CRUMB_QIGEN_MU);
+    assert_int_equal(compiled.tu, CRUMB_QIGEN_TU);
+    const crumb_qigen_micro avx512 = crumb_qigen_choose_micro(32);
+    assert_int_equal(avx512.mu, 2);
+    assert_int_equal(avx512.tu, 10); /* to the last register */
+    assert_int_equal(crumb_qigen_choose_micro(4).tu, 0);
+    for (uint32_t registers = 5; registers <= 64; registers++) {
+        const crumb_qigen_micro chosen = crumb_qigen_choose_micro(registers);
+        const uint32_t used = crumb_qigen_registers(chosen.mu, chosen.tu);
+        assert_true(chosen.tu > 0 && chosen.tu % 2 == 0 && 8 % chosen.mu == 0 && used <= registers);
+        for (uint32_t mu = 1; mu <= 8; mu *= 2)
+            for (uint32_t tu = 2; tu <= registers; tu += 2) {
+                const uint32_t other = crumb_qigen_registers(mu, tu);
+                assert_true(other > registers || other < used || (other == used && tu <= chosen.tu));
+            }
+    }
 }
 
 /* 32 KiB of L1: both fill it to the last bit. */
@@ -117,7 +130,7 @@ static void visits_every_block_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(micro_kernel_fits_the_registers),
+        cmocka_unit_test(micro_kernel_is_what_the_registers_ask_for),
         cmocka_unit_test(blocks_fill_the_cache),
         cmocka_unit_test(no_other_blocks_are_better),
         cmocka_unit_test(nothing_fits_a_cache_that_is_too_small),
