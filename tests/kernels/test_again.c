@@ -1,5 +1,6 @@
-/* crumb kernels test: the line that a failure prints makes the same failure again. The kernels' results are spoilt on
- * their way to the comparison; what was expected instead depends on all of the random data. */
+/* crumb kernels test: what it runs whatever the seed, and that the line which a failure prints makes the same failure
+ * again. The kernels' results are spoilt on their way to the comparison; what was expected instead depends on all of
+ * the random data. */
 #include "tools/crumb/kernels.h"
 
 #include "cpu/suite.h"
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { MAX_WORDS = 24 };
+enum { MAX_WORDS = 24, MAX_FORMATS = 16, N_KINDS = 12, SOME_KERNELS = 24 };
 
 /* The run (of a kernel by itself), or the plan and its result, that is spoilt. */
 static struct {
@@ -18,12 +19,29 @@ static struct {
     size_t n_plans, n_reads, wrong_plan, wrong_read;
 } fault;
 
+/* What weights of each format were run with, a bit for each kind: activations, mins and scales together. */
+static unsigned seen[MAX_FORMATS];
+
 static crumb_kernel_suite suite;
 static crumb_backend backend;
+
+static unsigned kind_of(bool by_group, bool has_min, bool scales_f32, bool two_levels) {
+    return (unsigned)by_group + 2 * (unsigned)has_min + 4 * (two_levels ? 2u : (unsigned)scales_f32);
+}
+
+static void note(const crumb_trial_params *p) {
+    for (size_t f = 0; f < crumb_n_kernel_formats; f++) {
+        const crumb_kernel_format *format = &crumb_kernel_formats[f];
+        if (format->bits == p->bits && format->max_code == p->max_code && format->mul == p->mul &&
+            format->codebook == p->codebook)
+            seen[f] |= 1u << kind_of(p->act == CRUMB_ACT_GROUP, p->has_min, p->scales_f32, p->super_group);
+    }
+}
 
 static crumb_status run(crumb_kernel_machine *machine, size_t kernel, const char *knobs, crumb_trial *trial, float *y,
                         crumb_error *err) {
     CRUMB_TRY(crumb_kernel_suite_cpu.run(machine, kernel, knobs, trial, y, err));
+    note(&trial->params);
     if (fault.n_runs++ == fault.wrong_run) y[trial->params.m / 2] += 1;
     return CRUMB_OK;
 }
@@ -116,6 +134,66 @@ static void products_fail_again(void **state) {
     }
 }
 
+/* Whether some kind of those in `wanted` was run. */
+static void check_any(const char *line, size_t format, unsigned wanted, const char *what) {
+    if (!(seen[format] & wanted))
+        fail_msg("%s: no %s with %s bits: %#x", line, what, crumb_kernel_formats[format].name, seen[format]);
+}
+
+/* Where there are few problems for a kernel, each kind of activations and of scales is still there. */
+static void check_seen(const char *line, size_t format, bool all) {
+    const bool codebook = crumb_kernel_formats[format].codebook;
+    unsigned by_group = 0, mins = 0, two_levels = 0, possible = 0;
+    for (unsigned kind = 0; kind < N_KINDS; kind++) {
+        if (kind & 1) by_group |= 1u << kind;
+        if (kind & 2) mins |= 1u << kind;
+        if (kind & 8) two_levels |= 1u << kind;
+        if (!(codebook && kind & 2)) possible |= 1u << kind;
+    }
+    if (all && seen[format] != possible)
+        fail_msg("%s: %s bits: %#x, not %#x", line, crumb_kernel_formats[format].name, seen[format], possible);
+    check_any(line, format, by_group, "activations by group");
+    check_any(line, format, ~by_group, "activations by row");
+    check_any(line, format, two_levels, "scales in two levels");
+    check_any(line, format, ~two_levels, "scales in one level");
+    check_any(line, format, ~mins, "weights without mins");
+    if (!codebook) check_any(line, format, mins, "mins");
+}
+
+/* All formats that a kernel has run with, whatever the seed. */
+static void check_kernel(const char *name, int seed, bool all) {
+    char line[96], failure[KERNELS_FAILURE_BYTES];
+    size_t n_formats = 0;
+    memset(seen, 0, sizeof seen);
+    snprintf(line, sizeof line, "--filter %s --seed %d -t 1", name, seed);
+    fault.wrong_run = fault.wrong_plan = SIZE_MAX;
+    test_line(line, failure);
+    assert_string_equal(failure, "");
+    for (size_t f = 0; f < crumb_n_kernel_formats; f++) {
+        if (seen[f]) check_seen(line, f, all);
+        n_formats += seen[f] != 0;
+    }
+    assert_true(n_formats > 0);
+}
+
+static void every_kind_of_problem_is_run(void **state) {
+    (void)state;
+    static const char *const names[] = {"gemm_u4_i8__ref", "gemm_c4_i8__ref"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check_kernel(names[i], 3 * (int)i, true);
+}
+
+/* As on a GPU, where each kernel gets a part of the shapes: which, goes by its number. */
+static void few_problems_are_of_every_kind(void **state) {
+    (void)state;
+    suite.compiles = true;
+    for (size_t i = 0; i < SOME_KERNELS; i++) {
+        const crumb_kernel_info info = suite.info(NULL, i);
+        if (info.available && strcmp(info.layout, "tile") == 0 && info.acts >> CRUMB_ACT_GROUP & 1)
+            check_kernel(info.name, (int)i, false);
+    }
+    suite.compiles = false;
+}
+
 int main(void) {
     suite = crumb_kernel_suite_cpu;
     suite.run = run;
@@ -125,6 +203,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_in_plans_fail_again),
         cmocka_unit_test(products_fail_again),
+        cmocka_unit_test(every_kind_of_problem_is_run),
+        cmocka_unit_test(few_problems_are_of_every_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,11 +70,28 @@ typedef struct kernels_check {
     char where[160];
 } kernels_check;
 
-/* Runs a kernel on random data of the problem and compares it with the scalar reference. `extreme` reaches the bounds
- * that its row states. Fails with MEMORY or DEVICE; a wrong result is no failure but out->ok false. */
+/* Forms of scales, as files have them: in f16, in f32, or in two levels; and the same with mins. For people from 1. */
+enum {
+    KERNELS_SCALES_F16,
+    KERNELS_SCALES_F32,
+    KERNELS_SCALES_TWO_LEVELS,
+    KERNELS_SCALES_WITH_MINS, /* added to one of those before */
+    KERNELS_N_SCALES = 2 * KERNELS_SCALES_WITH_MINS
+};
+
+/* Whether weights of a problem can have that form, and the kernel takes them so: codebooks have no mins, and two levels
+ * are for groups that make up 256 weights. */
+bool kernels_check_takes(const kernels_choice *choice, size_t kernel, const crumb_kernel_problem *problem,
+                         unsigned scales);
+/* Any number's form, all that fit in turn. */
+unsigned kernels_check_scales(const kernels_choice *choice, size_t kernel, const crumb_kernel_problem *problem,
+                              uint64_t number);
+/* Runs a kernel on random data of the problem, with scales of a form that fits, and compares it with the scalar
+ * reference. `extreme` reaches the bounds that its row states. Fails with MEMORY or DEVICE; a wrong result is no
+ * failure but out->ok false. */
 crumb_status kernels_check_run(const kernels_choice *choice, size_t kernel, const char *knobs,
-                               const crumb_kernel_problem *problem, uint64_t seed, bool extreme, kernels_check *out,
-                               crumb_error *err);
+                               const crumb_kernel_problem *problem, unsigned scales, uint64_t seed, bool extreme,
+                               kernels_check *out, crumb_error *err);
 /* The squared error of a kernel's results, as a part of their power. */
 typedef struct kernels_error {
     double of_codes;   /* against the same codes and scales times activations in full precision: what quantizing
@@ -121,8 +138,9 @@ crumb_status kernels_plans_perf(const kernels_choice *choice, size_t kernel, ker
 crumb_status kernels_choose_tests(const cli_options *options, kernels_choice *out, crumb_error *err);
 /* Whether a kernel can be run: those of dense weights on the CPU have tests of their own. */
 bool kernels_can_test(const crumb_kernel_info *info);
-/* All problems of the choice that one kernel takes; stops at its first failure, which is then told with how to see it
- * again. *n_values 0: none of them is for it. */
+/* All problems of the choice that one kernel takes, which between them have activations of each kind and scales of each
+ * form that it takes; stops at its first failure, which is then told with how to see it again. *n_values 0: none of
+ * them is for it. */
 crumb_status kernels_test_one(const kernels_choice *choice, size_t kernel, uint64_t seed, uint64_t *n_values,
                               char failure[KERNELS_FAILURE_BYTES], crumb_error *err);
 

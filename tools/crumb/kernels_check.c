@@ -49,10 +49,20 @@ static void compare(double max_nmse, crumb_trial *t, const float *y, const float
     }
 }
 
-/* As K-quants have it, where it fits; 0: scales have one level. */
-static uint32_t super_group(const crumb_trial_params *p) {
-    const uint32_t size = 256;
-    return p->group && size % p->group == 0 && crumb_round_up(p->k, CRUMB_TILE_K) % size == 0 ? size : 0;
+enum { SUPER_GROUP = 256 }; /* as K-quants have it */
+
+bool kernels_check_takes(const kernels_choice *c, size_t kernel, const crumb_kernel_problem *p, unsigned scales) {
+    if (scales >= KERNELS_SCALES_WITH_MINS && p->format->codebook) return false;
+    if (scales % KERNELS_SCALES_WITH_MINS != KERNELS_SCALES_TWO_LEVELS) return true;
+    return kernels_info(c, kernel).rank >= 0 && p->group && p->group < SUPER_GROUP && SUPER_GROUP % p->group == 0 &&
+           crumb_round_up(p->k, CRUMB_TILE_K) % SUPER_GROUP == 0;
+}
+
+unsigned kernels_check_scales(const kernels_choice *c, size_t kernel, const crumb_kernel_problem *p, uint64_t number) {
+    unsigned fit[KERNELS_N_SCALES], n = 0;
+    for (unsigned scales = 0; scales < KERNELS_N_SCALES; scales++)
+        if (kernels_check_takes(c, kernel, p, scales)) fit[n++] = scales;
+    return fit[number % n]; /* f16 always fits */
 }
 
 static crumb_status check_trial(const kernels_choice *c, size_t kernel, const char *knobs, crumb_trial *t, float *y,
@@ -71,16 +81,16 @@ static crumb_status check_trial(const kernels_choice *c, size_t kernel, const ch
 }
 
 crumb_status kernels_check_run(const kernels_choice *c, size_t kernel, const char *knobs,
-                               const crumb_kernel_problem *problem, uint64_t seed, bool extreme, kernels_check *out,
-                               crumb_error *err) {
+                               const crumb_kernel_problem *problem, unsigned scales, uint64_t seed, bool extreme,
+                               kernels_check *out, crumb_error *err) {
     crumb_trial_params params = crumb_problem_trial(problem);
     const bool bounded = params.act != CRUMB_ACT_F32; /* sums of floats have no bound to reach */
     if (extreme && bounded) params.fill = seed % 2 ? CRUMB_FILL_POSITIVE : CRUMB_FILL_NEGATIVE;
     params.normal = bounded && (*knobs || kernels_info(c, kernel).quantizes); /* some settings make a kernel quantize */
-    params.has_min = !params.codebook && seed / 2 % 2;
-    params.scales_f32 = seed / 4 % 2;
+    params.has_min = scales >= KERNELS_SCALES_WITH_MINS;
+    params.scales_f32 = scales % KERNELS_SCALES_WITH_MINS == KERNELS_SCALES_F32;
+    params.super_group = scales % KERNELS_SCALES_WITH_MINS == KERNELS_SCALES_TWO_LEVELS ? SUPER_GROUP : 0;
     params.bf16 = kernels_info(c, kernel).bf16;
-    if (seed / 8 % 2 && kernels_info(c, kernel).rank >= 0) params.super_group = super_group(&params);
     crumb_trial t;
     void *y = NULL;
     crumb_status status = crumb_trial_create(&params, &seed, &t, err);

@@ -14,7 +14,7 @@ enum { N_SMALL_SHAPES = 5 };
 static const kernels_shape standard_shapes[] = {{1, 32, 1},
                                                 {17, 96, 1},
                                                 {33, 256, 3},
-                                                {112, 640, 9},
+                                                {80, 1280, 9},
                                                 {48, 2080, 33},
                                                 /* more than one block of the CPU's GEMMs' columns, for these alone */
                                                 {17, 96, 800},
@@ -30,32 +30,82 @@ typedef struct test_state {
     cJSON *entries; /* NULL: text */
 } test_state;
 
+/* What a problem has besides its shape: each shape and group is tested with what has had the fewest so far. Two levels
+ * fit few shapes, which take them first; and those that follow each other differ in most, since kernels that are
+ * compiled for each form of problem get few. */
+typedef struct test_form {
+    crumb_act_quant act;
+    unsigned scales;
+} test_form;
+
+static const test_form forms[] = {
+    {CRUMB_ACT_ROW, KERNELS_SCALES_WITH_MINS + KERNELS_SCALES_TWO_LEVELS},
+    {CRUMB_ACT_GROUP, KERNELS_SCALES_TWO_LEVELS},
+    {CRUMB_ACT_ROW, KERNELS_SCALES_F16},
+    {CRUMB_ACT_GROUP, KERNELS_SCALES_WITH_MINS + KERNELS_SCALES_F32},
+    {CRUMB_ACT_GROUP, KERNELS_SCALES_WITH_MINS + KERNELS_SCALES_TWO_LEVELS},
+    {CRUMB_ACT_ROW, KERNELS_SCALES_TWO_LEVELS},
+    {CRUMB_ACT_GROUP, KERNELS_SCALES_F16},
+    {CRUMB_ACT_ROW, KERNELS_SCALES_WITH_MINS + KERNELS_SCALES_F32},
+    {CRUMB_ACT_ROW, KERNELS_SCALES_WITH_MINS + KERNELS_SCALES_F16},
+    {CRUMB_ACT_GROUP, KERNELS_SCALES_F32},
+    {CRUMB_ACT_GROUP, KERNELS_SCALES_WITH_MINS + KERNELS_SCALES_F16},
+    {CRUMB_ACT_ROW, KERNELS_SCALES_F32},
+};
+enum { N_FORMS = sizeof forms / sizeof *forms };
+
+/* Whether --activation leaves it to the test, and the kernel takes both kinds. */
+static bool takes_both(const kernels_choice *c, const crumb_kernel_info *info) {
+    const unsigned both = 1u << CRUMB_ACT_ROW | 1u << CRUMB_ACT_GROUP;
+    return strcmp(c->options->activation, "auto") == 0 && (info->acts & both) == both;
+}
+
+/* Completes a problem with the form that is next; N_FORMS: the kernel takes none. */
+static size_t choose_form(const kernels_choice *c, size_t kernel, const size_t used[N_FORMS], crumb_kernel_problem *p) {
+    const crumb_kernel_info info = kernels_info(c, kernel);
+    const bool both = takes_both(c, &info);
+    const int64_t wanted = c->options->kernel_form;
+    size_t best = N_FORMS;
+    for (size_t i = 0; i < N_FORMS; i++) {
+        crumb_kernel_problem mine = *p;
+        if (both)
+            mine.act = forms[i].act;
+        else if (forms[i].act != CRUMB_ACT_ROW) /* each form of scales once */
+            continue;
+        if (wanted && (unsigned)wanted != forms[i].scales + 1) continue;
+        if (!kernels_takes(c, kernel, &mine) || !kernels_check_takes(c, kernel, &mine, forms[i].scales)) continue;
+        if (best == N_FORMS || used[i] < used[best]) best = i;
+    }
+    if (best < N_FORMS && both) p->act = forms[best].act;
+    return best;
+}
+
 /* What went wrong, and how to see it again. */
 static void describe_failure(const kernels_choice *c, const crumb_kernel_info *info, const crumb_kernel_problem *p,
-                             uint64_t seed, const char *where, char out[FAILURE_BYTES]) {
+                             unsigned scales, uint64_t seed, const char *where, char out[FAILURE_BYTES]) {
     static const char *const acts[] = {[CRUMB_ACT_F32] = "float", [CRUMB_ACT_ROW] = "row", [CRUMB_ACT_GROUP] = "group"};
     char machine[KERNELS_FLAGS_BYTES];
     kernels_machine_flags(c, machine);
     snprintf(out, FAILURE_BYTES,
              "%.300s; again: crumb kernels test%s --filter %s --bits %s --group %u --shape %ux%ux%u --activation %s "
-             "--seed %llu",
-             where, machine, info->name, p->format->name, p->group, p->m, p->k, p->n, acts[p->act],
+             "--form %u --seed %llu",
+             where, machine, info->name, p->format->name, p->group, p->m, p->k, p->n, acts[p->act], scales + 1,
              (unsigned long long)seed);
 }
 
 /* A problem with random data and with extreme data. A device that fails (its compiler, its memory) fails the kernel. */
-static crumb_status test_problem(const kernels_choice *c, size_t kernel, const crumb_kernel_problem *p, uint64_t seed,
-                                 uint64_t *n_values, char failure[FAILURE_BYTES], crumb_error *err) {
+static crumb_status test_problem(const kernels_choice *c, size_t kernel, const crumb_kernel_problem *p, unsigned scales,
+                                 uint64_t seed, uint64_t *n_values, char failure[FAILURE_BYTES], crumb_error *err) {
     const crumb_kernel_info info = kernels_info(c, kernel);
     for (int extreme = 0; extreme < 2 && !*failure; extreme++) {
         kernels_check check;
-        crumb_status status = kernels_check_run(c, kernel, "", p, seed, extreme, &check, err);
+        crumb_status status = kernels_check_run(c, kernel, "", p, scales, seed, extreme, &check, err);
         if (status != CRUMB_OK && status != CRUMB_ERR_DEVICE) return status;
         *n_values += (uint64_t)p->n * p->m;
         if (status != CRUMB_OK)
-            describe_failure(c, &info, p, seed, err->message, failure);
+            describe_failure(c, &info, p, scales, seed, err->message, failure);
         else if (!check.ok)
-            describe_failure(c, &info, p, seed, check.where, failure);
+            describe_failure(c, &info, p, scales, seed, check.where, failure);
     }
     return CRUMB_OK;
 }
@@ -76,14 +126,18 @@ crumb_status kernels_test_one(const kernels_choice *c, size_t kernel, uint64_t s
     if (info.in_plans) return kernels_plans_test(c, kernel, seed, n_values, failure, err);
     *n_values = 0;
     *failure = 0;
-    for (size_t f = 0; f < c->n_formats; f++)
+    for (size_t f = 0; f < c->n_formats; f++) {
+        size_t used[N_FORMS] = {0};
         for (size_t g = 0; g < c->n_groups; g++)
             for (size_t s = 0; s < c->n_shapes; s++, seed++) {
-                const crumb_kernel_problem p = kernels_problem(c, &info, c->formats[f], c->groups[g], c->shapes[s]);
-                if (!wants_shape(c, kernel, f + g, s) || !kernels_takes(c, kernel, &p)) continue;
-                CRUMB_TRY(test_problem(c, kernel, &p, seed, n_values, failure, err));
+                crumb_kernel_problem p = kernels_problem(c, &info, c->formats[f], c->groups[g], c->shapes[s]);
+                const size_t form = wants_shape(c, kernel, f + g, s) ? choose_form(c, kernel, used, &p) : N_FORMS;
+                if (form == N_FORMS) continue;
+                used[form]++;
+                CRUMB_TRY(test_problem(c, kernel, &p, forms[form].scales, seed, n_values, failure, err));
                 if (*failure || cli_interrupted(NULL)) return CRUMB_OK;
             }
+    }
     return CRUMB_OK;
 }
 

@@ -232,8 +232,9 @@ const cli_option cli_option_table[] = {
     {"--seed", CLI_INT, "N", AT(kernel_seed), "-1", RANGE(-1, UINT32_MAX), CLI_KERNELS,
      .help = "test: the random data; -1: new ones, whose seed is printed"},
     {"--form", CLI_INT, "N", AT(kernel_form), "0", RANGE(0, 255), CLI_KERNELS,
-     .help = "of problems for kernels that run in plans only this one, by the number that test prints where it fails; "
-             "0: all"},
+     .help =
+         "test: only this form of problem, by the number that it prints where it fails; of low-bit products 1: scales "
+         "in f16, 2: in f32, 3: in two levels, 4 to 6: the same with mins; 0: all"},
     {"--report", CLI_TEXT, "FILE", AT(report), .commands = CLI_DEVICES,
      .help = "write one text file about this machine's GPUs to send: what they are, their drivers, tests and speeds of "
              "crumb's kernels, the fastest settings that 'crumb tune' finds in --budget; minutes long. No user names, "

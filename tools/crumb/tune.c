@@ -209,7 +209,8 @@ static crumb_status verify(const kernels_choice *c, const crumb_tuning_record *r
                                       .act = (crumb_act_quant)r->key.act};
             kernels_check check;
             if (!kernels_takes(c, i, &p)) continue;
-            CRUMB_TRY(kernels_check_run(c, i, r->knobs, &p, f, false, &check, err));
+            const unsigned scales = kernels_check_scales(c, i, &p, f);
+            CRUMB_TRY(kernels_check_run(c, i, r->knobs, &p, scales, f, false, &check, err));
             *ok = *ok && check.ok;
             checked = true;
         }

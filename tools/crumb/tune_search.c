@@ -177,7 +177,8 @@ static crumb_status drop_wrong(tuner *t, crumb_error *err) {
             break;
         }
         show_progress(t, i + 1);
-        crumb_status status = kernels_check_run(t->choice, c->kernel, c->knobs, &small, i, false, &check, err);
+        const unsigned scales = kernels_check_scales(t->choice, c->kernel, &small, i);
+        crumb_status status = kernels_check_run(t->choice, c->kernel, c->knobs, &small, scales, i, false, &check, err);
         if (status == CRUMB_OK && check.ok) {
             i++;
             continue;
