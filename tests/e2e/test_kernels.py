@@ -83,7 +83,7 @@ class Kernels(CommandTest):
         peaks = {row["kernel"]: row["peak_gops"] > 0 for row in ops["attention"]}
         self.assertEqual(peaks, {"attention_f16__avx2": False, "attention_q8__avx2": True})
         text = self.succeeds(*run, "--op", "attention", "--shape", "300x256x1").stdout
-        self.assertRegex(text, r"kernel +op, cold +us +GB/s +% read +GFLOPS +% peak +limit\n")
+        self.assertRegex(text, r"kernel +op, cold +us +KB +GB/s +memory +% read +GFLOPS +peak +% peak +limit\n")
         self.assertRegex(text, r"attention_q8__avx2 .* [\d.]+  (bandwidth|compute|port|latency)\n")
 
     def test_perf_prints_what_it_measures(self):
@@ -103,9 +103,9 @@ class Kernels(CommandTest):
         warm = json.loads(self.succeeds(*run, "--json").stdout)["results"]
         self.assertEqual({row["cold_bytes"] for row in warm}, {0})
         text = self.succeeds(*run).stdout
-        self.assertRegex(text, r"1\.58 bits, group 0, 256 x 512, 1 rows, 1 threads, weights warm: memory [\d.]+ GB/s")
-        self.assertRegex(text, r"\n\w+_u2_i8\w* +[\d.]+ +[\d.]+ ")
-        self.assertRegex(text, r"kernel +us +prep us +GB/s +% read +GOPS +% peak +gamma +error +in all +limit\n")
+        self.assertRegex(text, r"1\.58 bits, group 0, 256 x 512, 1 rows, 1 threads, weights warm, clock [\d.]+ GHz\n")
+        self.assertRegex(text, r"\n\w+_u2_i8\w*( +[\d.]+){9} ")
+        self.assertRegex(text, r"kernel +us +prep us +KB +GB/s +memory +% read +GOPS +peak +% peak +gamma +error +in all +limit\n")
 
     def test_perf_prints_errors_against_full_precision(self):
         """T-MAC's Table 3: its own steps, and 8-bit activations beside them. What is exact in integers errs alike. In all

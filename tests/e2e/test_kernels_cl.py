@@ -168,7 +168,7 @@ class OpenCl(CommandTest):
         self.assertGreaterEqual(row["cold_bytes"], 64 << 20)  # four times the device's cache, and no less than that
         warm, = json.loads(self.succeeds(*run, "--json").stdout)["results"]
         self.assertEqual(warm["cold_bytes"], 0)
-        self.assertRegex(self.succeeds(*run).stdout, r"1 rows, weights warm: memory [\d.]+ GB/s, a launch [\d.]+ us")
+        self.assertRegex(self.succeeds(*run).stdout, r"1 rows, weights warm, a launch [\d.]+ us")
 
     def test_tune_keeps_and_plans_take(self):
         if not self.exact:

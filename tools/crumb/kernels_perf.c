@@ -52,18 +52,18 @@ static perf_result result_of(const kernels_turns *t, size_t series) {
 
 /* ---- printing ---------------------------------------------------------------------------------------------- */
 
-/* The problem, and what the device did at best in the same seconds. */
+/* The problem, and how fast the device was in the same seconds; its limits are the rows', each from its own rounds. */
 static void print_heading(const perf_state *p, const perf_result *first) {
     const kernels_choice *c = &p->choice;
     const int n_threads = c->suite->machine_threads(c->machine);
     const crumb_kernel_problem *q = &p->problem;
     cli_print("\n%s bits, group %u, %u x %u, %u rows", q->format->name, q->group, q->m, q->k, q->n);
     if (n_threads) cli_print(", %d threads", n_threads);
-    cli_print(", weights %s: memory %.1f GB/s", c->options->cold ? "cold" : "warm", first->measure[TURNS_READ_GB_S]);
+    cli_print(", weights %s", c->options->cold ? "cold" : "warm");
     if (first->measure[TURNS_CLOCK_GHZ] > 0) cli_print(", clock %.2f GHz", first->measure[TURNS_CLOCK_GHZ]);
     if (first->measure[TURNS_LAUNCH_NS] > 0) cli_print(", a launch %.1f us", first->measure[TURNS_LAUNCH_NS] / 1000);
-    cli_print("\n%-28s %10s %8s %7s %7s %8s %7s %7s %8s %8s  %s\n", "kernel", "us", "prep us", "GB/s", "% read", "GOPS",
-              "% peak", "gamma", "error", "in all", "limit");
+    cli_print("\n%-28s %10s %8s %8s %7s %7s %7s %8s %8s %7s %7s %8s %8s  %s\n", "kernel", "us", "prep us", "KB", "GB/s",
+              "memory", "% read", "GOPS", "peak", "% peak", "gamma", "error", "in all", "limit");
 }
 
 static void print_text(const perf_state *p) {
@@ -71,12 +71,15 @@ static void print_text(const perf_state *p) {
     print_heading(p, &first);
     for (size_t i = 0; i < p->turns.n_series; i++) {
         const perf_result r = result_of(&p->turns, i);
-        char gamma[16] = "-", prepare[16] = "-";
+        char gamma[16] = "-", prepare[16] = "-", memory[16] = "-", peak[16] = "-";
         if (r.measure[TURNS_PREPARE_NS] > 0)
             snprintf(prepare, sizeof prepare, "%.1f", r.measure[TURNS_PREPARE_NS] / 1000);
         if (r.measure[TURNS_GAMMA] > 0) snprintf(gamma, sizeof gamma, "%.3f", r.measure[TURNS_GAMMA]);
-        cli_print("%-28s %10.1f %8s %7.2f %7.1f %8.1f %7.1f %7s %8.1e %8.1e  %s\n", r.name, r.measure[TURNS_NS] / 1000,
-                  prepare, r.gb_s, 100 * r.measure[TURNS_READ_SHARE], r.gops, 100 * r.measure[TURNS_PEAK_SHARE], gamma,
+        if (r.measure[TURNS_READ_GB_S] > 0) snprintf(memory, sizeof memory, "%.2f", r.measure[TURNS_READ_GB_S]);
+        if (r.measure[TURNS_PEAK_GOPS] > 0) snprintf(peak, sizeof peak, "%.1f", r.measure[TURNS_PEAK_GOPS]);
+        cli_print("%-28s %10.1f %8s %8.1f %7.2f %7s %7.1f %8.1f %8s %7.1f %7s %8.1e %8.1e  %s\n", r.name,
+                  r.measure[TURNS_NS] / 1000, prepare, (double)r.n_bytes / 1000, r.gb_s, memory,
+                  100 * r.measure[TURNS_READ_SHARE], r.gops, peak, 100 * r.measure[TURNS_PEAK_SHARE], gamma,
                   p->errors[i].of_codes, p->errors[i].of_weights, r.limit);
     }
 }
@@ -190,13 +193,17 @@ static crumb_status time_all(perf_state *p, size_t *n_timed, crumb_error *err) {
 
 static void print_time(void *user, const kernels_plans_time *t) {
     (void)user;
-    char gb_s[16] = "-", share[16] = "-", flops[16] = "-", peak[16] = "-";
+    char kb[16] = "-", gb_s[16] = "-", memory[16] = "-", share[16] = "-", flops[16] = "-", gops[16] = "-",
+         peak[16] = "-";
+    if (t->n_bytes > 0) snprintf(kb, sizeof kb, "%.1f", (double)t->n_bytes / 1000);
+    if (t->read_gb_s > 0) snprintf(memory, sizeof memory, "%.2f", t->read_gb_s);
     if (t->gb_s > 0) snprintf(gb_s, sizeof gb_s, "%.2f", t->gb_s);
     if (t->gb_s > 0 && t->read_gb_s > 0) snprintf(share, sizeof share, "%.1f", 100 * t->gb_s / t->read_gb_s);
     if (t->gflops > 0) snprintf(flops, sizeof flops, "%.1f", t->gflops);
+    if (t->peak_gops > 0) snprintf(gops, sizeof gops, "%.1f", t->peak_gops);
     if (t->peak_gops > 0) snprintf(peak, sizeof peak, "%.1f", 100 * t->gflops / t->peak_gops);
-    cli_print("%-28s %-38s %10.1f %7s %7s %8s %7s  %s\n", t->info.name, t->problem, t->ns / 1000, gb_s, share, flops,
-              peak, t->limit);
+    cli_print("%-28s %-38s %10.1f %8s %7s %7s %7s %8s %8s %7s  %s\n", t->info.name, t->problem, t->ns / 1000, kb, gb_s,
+              memory, share, flops, gops, peak, t->limit);
 }
 
 static void add_time(void *user, const kernels_plans_time *t) {
@@ -226,9 +233,9 @@ static crumb_status time_plans(const perf_state *p, size_t *n_timed, crumb_error
         const crumb_kernel_info info = kernels_info(&p->choice, i);
         if (!info.in_plans || !kernels_timed(&p->choice, &info)) continue;
         if (!p->entries && n++ == 0)
-            cli_print("\n%-28s %-38s %10s %7s %7s %8s %7s  %s\n", "kernel",
-                      p->choice.options->cold ? "op, cold" : "op, warm", "us", "GB/s", "% read", "GFLOPS", "% peak",
-                      "limit");
+            cli_print("\n%-28s %-38s %10s %8s %7s %7s %7s %8s %8s %7s  %s\n", "kernel",
+                      p->choice.options->cold ? "op, cold" : "op, warm", "us", "KB", "GB/s", "memory", "% read",
+                      "GFLOPS", "peak", "% peak", "limit");
         CRUMB_TRY(kernels_plans_perf(&p->choice, i, p->entries ? add_time : print_time, p->entries, err));
         ++*n_timed;
     }

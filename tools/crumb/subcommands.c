@@ -35,18 +35,21 @@ const cli_subcommand cli_subcommands[] = {
      "times them beside what the "
      "machine can do at best; gamma is cycles per 256-bit vector of 8 outputs x 4 inputs with weights in the core's "
      "own cache, as in the paper that crumb grew from; the limit is bandwidth (85% of the read rate or more), port (no "
-     "faster from that cache) or latency (neither). 'prep us' is what one thread takes to make of the floats what a "
-     "kernel reads: int8, in its order, or tables; it is no part of the kernel's own time. 'error' is the squared "
-     "error of "
-     "results as a part of them, against the same codes times the activations as floats; 'in all' against the weights, "
-     "of a normal distribution, that were rounded to these codes. With --backend cl, "
+     "faster from that cache) or latency (neither). KB are the codes, scales and mins that it reads; '% read' is of "
+     "memory, the rate in GB/s at which all threads read in the same seconds, and '% peak' of peak, the int8 GOPS of "
+     "the kernel's own dot product. 'prep us' is what one thread takes to make of the floats what a kernel reads: "
+     "int8, "
+     "in its order, or tables; it is no part of the kernel's own time. 'error' is the squared error of results as a "
+     "part of them, against the same codes times the activations as floats; 'in all' against the weights, of a normal "
+     "distribution, that were rounded to these codes. With --backend cl, "
      "--backend ze or --device gpu0: the GPU's "
      "kernels, timed by the "
      "driver's clock beside small probes of the device; the limit may then be compute (85% of the int8 rate or more) "
      "or "
      "launch (not much more than an empty kernel takes). Those of attention, norms, dense weights and other ops run in "
      "plans of one op, of a model's size; without --cold what they move may come from a cache, and with it they are "
-     "also timed without, for the limit. Their % peak is of the int8 peak, for kernels with such products.",
+     "also timed without, for the limit. Their KB are all that the op must move, and their % peak is there, for "
+     "kernels with such products.",
      cli_kernels},
     {"tune", CLI_TUNE, "[run|show|export|import FILE|prune] [options]", "find the fastest settings of the kernels here",
      "Times the settings of the kernels on this machine, for the shapes of a model (-m) or for those that are given, "
