@@ -68,7 +68,7 @@ enum { MAX_CHUNKS = 512 };
 
 struct crumb_kernel_bench {
     crumb_kernel_machine *machine;
-    crumb_trial trial;
+    crumb_trial own, *trial; /* a run's trial is the caller's */
     float *y;
     char *scratch; /* [threads][scratch_bytes] */
     uint64_t scratch_bytes, n_scratch;
@@ -102,11 +102,28 @@ static void bench_item(void *ctx, uint32_t step, uint32_t item, crumb_walker *wa
     if (args.tile0 < args.tile1) b->row->run(&args);
 }
 
+/* What a bench with a trial needs to run kernels on all threads. */
+static crumb_status set_walk(crumb_kernel_bench *b, crumb_error *err) {
+    void *memory;
+    b->scratch_bytes = crumb_round_up(b->trial->scratch_bytes, 64);
+    b->n_scratch = (uint64_t)crumb_suite_machine_threads(b->machine);
+    CRUMB_TRY(crumb_pages_alloc(b->n_scratch * b->scratch_bytes, "scratch", &memory, err));
+    b->scratch = memory;
+    crumb_walk_init(&b->walk, crumb_probe_pool(b->machine->probe), crumb_suite_machine_threads(b->machine), 1,
+                    bench_items, bench_item, b);
+    b->has_walk = true;
+    return CRUMB_OK;
+}
+
+static void release_walk(crumb_kernel_bench *b) {
+    if (b->has_walk) crumb_walk_retire(&b->walk);
+    if (b->scratch) crumb_pages_free(b->scratch, b->scratch_bytes * b->n_scratch);
+}
+
 void crumb_suite_bench_destroy(crumb_kernel_bench *b) {
     if (!b) return;
-    if (b->has_walk) crumb_walk_retire(&b->walk);
-    crumb_trial_destroy(&b->trial);
-    if (b->scratch) crumb_pages_free(b->scratch, b->scratch_bytes * b->n_scratch);
+    release_walk(b);
+    crumb_trial_destroy(&b->own);
     free(b->y);
     free(b->input);
     free(b);
@@ -116,17 +133,11 @@ static crumb_status fill_bench(crumb_kernel_bench *b, const crumb_kernel_problem
     crumb_trial_params params = crumb_problem_trial(problem);
     uint64_t seed = 1;
     void *memory;
-    CRUMB_TRY(crumb_trial_create(&params, &seed, &b->trial, err));
-    b->scratch_bytes = crumb_round_up(b->trial.scratch_bytes, 64);
+    b->trial = &b->own;
+    CRUMB_TRY(crumb_trial_create(&params, &seed, b->trial, err));
     CRUMB_TRY(crumb_calloc((uint64_t)params.n * params.m, sizeof(float), "results", &memory, err));
     b->y = memory;
-    b->n_scratch = (uint64_t)crumb_suite_machine_threads(b->machine);
-    CRUMB_TRY(crumb_pages_alloc(b->n_scratch * b->scratch_bytes, "scratch", &memory, err));
-    b->scratch = memory;
-    crumb_walk_init(&b->walk, crumb_probe_pool(b->machine->probe), crumb_suite_machine_threads(b->machine), 1,
-                    bench_items, bench_item, b);
-    b->has_walk = true;
-    return CRUMB_OK;
+    return set_walk(b, err);
 }
 
 crumb_status crumb_suite_bench_create(crumb_kernel_machine *machine, const crumb_kernel_problem *problem,
@@ -147,17 +158,6 @@ crumb_status crumb_suite_bench_create(crumb_kernel_machine *machine, const crumb
     return status;
 }
 
-crumb_status crumb_suite_run(crumb_kernel_machine *machine, size_t kernel, const char *knobs, crumb_trial *t, float *y,
-                             crumb_error *err) {
-    (void)machine; /* on the calling thread, since results do not depend on how many there are */
-    const crumb_cpu_kernel *row = crumb_suite_row(kernel);
-    crumb_linear_args args = crumb_trial_args(t, y, t->params.m);
-    args.knobs = crumb_cpu_knobs_parse(row->op, knobs);
-    if (row->layout) CRUMB_TRY(crumb_trial_pack(t, row->layout, &args, err));
-    row->run(&args);
-    return CRUMB_OK;
-}
-
 /* Tile-rows that an item takes a multiple of. */
 static uint32_t unit_of(const crumb_cpu_kernel *row) {
     return row->layout ? row->layout->rows / CRUMB_TILE_ROWS : 1;
@@ -176,15 +176,20 @@ static uint32_t cut(const crumb_cpu_kernel *row, const crumb_matrix *w, uint32_t
     return n;
 }
 
+/* As plans do it. */
+static bool interleaves(const crumb_cpu_kernel *row, uint32_t n) {
+    return row->op == CRUMB_CPU_GEMM && n > CRUMB_SMALL_N;
+}
+
 /* Points the bench at a kernel, and lays weights and activations out for it. */
 static crumb_status choose(crumb_kernel_bench *b, size_t kernel, const char *knobs, crumb_error *err) {
     const crumb_cpu_kernel *row = crumb_suite_row(kernel);
     b->row = row;
-    b->args = crumb_trial_args(&b->trial, b->y, b->trial.params.m);
+    b->args = crumb_trial_args(b->trial, b->y, b->trial->params.m);
     b->args.knobs = crumb_cpu_knobs_parse(row->op, knobs);
     b->unit = unit_of(row);
-    if (row->layout) CRUMB_TRY(crumb_trial_pack(&b->trial, row->layout, &b->args, err));
-    return row->op == CRUMB_CPU_GEMM ? crumb_trial_interleave(&b->trial, row->isa, &b->args, err) : CRUMB_OK;
+    if (row->layout) CRUMB_TRY(crumb_trial_pack(b->trial, row->layout, &b->args, err));
+    return interleaves(row, b->args.n) ? crumb_trial_interleave(b->trial, row->isa, &b->args, err) : CRUMB_OK;
 }
 
 /* The next n_bytes of the bench's room for inputs; with no room yet they are only counted. */
@@ -210,12 +215,12 @@ static size_t lay_input_out(crumb_kernel_bench *b, crumb_linear_args *args, void
 
 static void prepare_input(const crumb_kernel_bench *b, const crumb_linear_args *args, void *tables) {
     const crumb_cpu_kernel *row = b->row;
-    const crumb_trial_params *p = &b->trial.params;
+    const crumb_trial_params *p = &b->trial->params;
     crumb_interleave_fn *interleave = crumb_cpu_interleave_select(row->isa);
     if (row->acts & ~(1u << CRUMB_ACT_F32))
-        crumb_cpu_quantize_select(row->isa)(b->trial.xf, p->k, p->k, p->bits, 0, p->n, &args->x);
+        crumb_cpu_quantize_select(row->isa)(b->trial->xf, p->k, p->k, p->bits, 0, p->n, &args->x);
     if (row->layout && row->layout->prepare) row->layout->prepare(args, tables);
-    if (row->op == CRUMB_CPU_GEMM && interleave) interleave(&args->x, p->bits, 0, p->n);
+    if (interleaves(row, p->n) && interleave) interleave(&args->x, p->bits, 0, p->n);
 }
 
 /* As plans do it: once for all parts that share an input, and for few rows on every thread by itself. */
@@ -257,7 +262,10 @@ static uint64_t scale_bytes(const crumb_matrix *w) {
     return n * (w->scales_f32 ? 4 : 2);
 }
 
+/* With as many threads as the knobs say, and their chunks. */
 static double run_once(crumb_kernel_bench *b) {
+    b->n_threads = crumb_cpu_knobs_threads(&b->args.knobs, crumb_suite_machine_threads(b->machine));
+    b->n_items = cut(b->row, &b->trial->w, b->args.knobs.share, b->n_threads, b->bounds);
     uint64_t began = crumb_now_ns();
     crumb_walk_run(&b->walk);
     return (double)(crumb_now_ns() - began);
@@ -266,18 +274,26 @@ static double run_once(crumb_kernel_bench *b) {
 crumb_status crumb_suite_bench_run(crumb_kernel_bench *b, size_t kernel, const char *knobs, unsigned how, double *ns,
                                    crumb_error *err) {
     CRUMB_TRY(choose(b, kernel, knobs, err));
-    const crumb_matrix *w = &b->trial.w;
+    const crumb_matrix *w = &b->trial->w;
     if (how & CRUMB_BENCH_COLD) {
-        crumb_suite_flush(b->machine, b->row->layout ? b->trial.packed : w->codes,
-                          b->row->layout ? b->trial.packed_bytes : b->trial.codes_bytes);
+        crumb_suite_flush(b->machine, b->row->layout ? b->trial->packed : w->codes,
+                          b->row->layout ? b->trial->packed_bytes : b->trial->codes_bytes);
         crumb_suite_flush(b->machine, w->scales, scale_bytes(w));
         crumb_suite_flush(b->machine, w->mins, scale_bytes(w));
     }
-    b->n_threads = crumb_cpu_knobs_threads(&b->args.knobs, crumb_suite_machine_threads(b->machine));
-    b->n_items = cut(b->row, w, b->args.knobs.share, b->n_threads, b->bounds);
     crumb_probe_wake(b->machine->probe);
     *ns = run_once(b);
     return CRUMB_OK;
+}
+
+crumb_status crumb_suite_run(crumb_kernel_machine *machine, size_t kernel, const char *knobs, crumb_trial *t, float *y,
+                             crumb_error *err) {
+    crumb_kernel_bench b = {.machine = machine, .trial = t, .y = y};
+    crumb_status status = set_walk(&b, err);
+    if (status == CRUMB_OK) status = choose(&b, kernel, knobs, err);
+    if (status == CRUMB_OK) run_once(&b);
+    release_walk(&b);
+    return status;
 }
 
 /* Half of L2 for the weights, on the calling thread alone: L1 holds too few rows for kernels that read several streams.
@@ -286,7 +302,7 @@ crumb_status crumb_suite_bench_run_near(crumb_kernel_bench *b, size_t kernel, do
                                         crumb_error *err) {
     CRUMB_TRY(choose(b, kernel, "", err));
     const uint64_t cache = crumb_cache_bytes(2) ? crumb_cache_bytes(2) / 2 : 131072;
-    uint64_t unit_bytes = (uint64_t)b->unit * b->trial.x.k_padded * CRUMB_TILE_ROWS * b->trial.w.bits / 8;
+    uint64_t unit_bytes = (uint64_t)b->unit * b->trial->x.k_padded * CRUMB_TILE_ROWS * b->trial->w.bits / 8;
     uint64_t n_units = unit_bytes < cache ? cache / unit_bytes : 1;
     crumb_linear_args args = b->args;
     if (n_units * b->unit < args.tile1) args.tile1 = (uint32_t)n_units * b->unit;
@@ -301,8 +317,8 @@ crumb_status crumb_suite_bench_run_near(crumb_kernel_bench *b, size_t kernel, do
 
 uint64_t crumb_suite_bench_bytes(const crumb_kernel_bench *b, size_t kernel) {
     const crumb_cpu_layout *layout = crumb_suite_row(kernel)->layout;
-    const crumb_matrix *w = &b->trial.w;
-    return (layout ? layout->packed_bytes(w) : b->trial.codes_bytes) + scale_bytes(w) * (w->mins ? 2 : 1);
+    const crumb_matrix *w = &b->trial->w;
+    return (layout ? layout->packed_bytes(w) : b->trial->codes_bytes) + scale_bytes(w) * (w->mins ? 2 : 1);
 }
 
 /* The kernel says what it makes of its knobs, and chunks are told by a hash of where they begin. */

@@ -121,8 +121,9 @@ struct crumb_kernel_suite {
      * that, has read in the place of what they held: what is added between two calls is one run's. */
     uint64_t (*machine_flushed)(const crumb_kernel_machine *machine);
 
-    /* y [n][m] = the trial's weights times its activations, by a kernel that takes the problem. Fails with MEMORY or
-     * DEVICE; y may be wrong, which is for the caller to see. */
+    /* y [n][m] = the trial's weights times its activations, by a kernel that takes the problem, in as many pieces and
+     * on as many threads as where it is timed. Fails with MEMORY or DEVICE; y may be wrong, which is for the caller to
+     * see. */
     crumb_status (*run)(crumb_kernel_machine *machine, size_t kernel, const char *knobs, crumb_trial *trial, float *y,
                         crumb_error *err);
 

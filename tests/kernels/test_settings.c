@@ -33,6 +33,37 @@ static size_t kernel_named(const char *name) {
     return kernel;
 }
 
+/* Results that every piece must have written, whichever thread had it. */
+static void every_share_on_any_threads_computes_the_same(void **state) {
+    (void)state;
+    static const struct {
+        const char *kernel;
+        uint32_t n;
+    } cases[] = {{"gemv_u2_i8__avx2", 1}, {"gemm_u2_i8__avx2", 40}};
+    enum { M = 1000, K = 1024, MOST_N = 40 };
+    static float standard[M * MOST_N], y[M * MOST_N];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const size_t kernel = kernel_named(cases[i].kernel), n_bytes = sizeof *y * M * cases[i].n;
+        const crumb_kernel_problem p = {
+            .format = crumb_kernel_format_find("2"), .m = M, .k = K, .n = cases[i].n, .act = CRUMB_ACT_ROW};
+        const crumb_trial_params params = crumb_problem_trial(&p);
+        crumb_trial trial;
+        uint64_t seed = 1;
+        if (!suite->info(machine, kernel).available) skip();
+        assert_int_equal(crumb_trial_create(&params, &seed, &trial, NULL), CRUMB_OK);
+        assert_int_equal(suite->run(machine, kernel, "threads=1", &trial, standard, NULL), CRUMB_OK);
+        for (int share = 0; share <= 4; share++)
+            for (int threads = 0; threads <= 2; threads++) {
+                char knobs[CRUMB_KNOBS_BYTES];
+                snprintf(knobs, sizeof knobs, "share=%d threads=%d", share, threads);
+                memset(y, 0xff, n_bytes);
+                assert_int_equal(suite->run(machine, kernel, knobs, &trial, y, NULL), CRUMB_OK);
+                if (memcmp(y, standard, n_bytes) != 0) fail_msg("%s, %s", cases[i].kernel, knobs);
+            }
+        crumb_trial_destroy(&trial);
+    }
+}
+
 static int by_text(const void *a, const void *b) {
     return strcmp(a, b);
 }
@@ -123,7 +154,8 @@ static void programs_are_told_apart(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_kernel_has_a_hundred_programs),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_share_on_any_threads_computes_the_same),
+                                       cmocka_unit_test(every_kernel_has_a_hundred_programs),
                                        cmocka_unit_test(programs_are_told_apart)};
     return cmocka_run_group_tests(tests, open_machine, close_machine);
 }

@@ -3,6 +3,7 @@
 #define CRUMB_TOOLS_KERNELS_H
 
 #include "host/kernel/suite.h"
+#include "host/kernel/trial.h"
 #include "tools/crumb/cli.h"
 
 typedef struct kernels_shape {
@@ -86,9 +87,31 @@ bool kernels_check_takes(const kernels_choice *choice, size_t kernel, const crum
 /* Any number's form, all that fit in turn. */
 unsigned kernels_check_scales(const kernels_choice *choice, size_t kernel, const crumb_kernel_problem *problem,
                               uint64_t number);
-/* Runs a kernel on random data of the problem, with scales of a form that fits, and compares it with the scalar
- * reference. `extreme` reaches the bounds that its row states. Fails with MEMORY or DEVICE; a wrong result is no
- * failure but out->ok false. */
+
+/* A problem's random data, and what the scalar reference makes of them. */
+typedef struct kernels_sample_params {
+    const crumb_kernel_problem *problem;
+    unsigned scales; /* of a form that fits */
+    uint64_t seed;
+    bool extreme;   /* they reach the bounds that kernels state */
+    bool quantized; /* the int8 activations are those that the floats become: some settings make a kernel quantize */
+    bool bf16;      /* for kernels of that */
+} kernels_sample_params;
+
+typedef struct kernels_sample {
+    crumb_trial trial;
+    float *expected; /* [n_values], and as many for what kernels compute */
+    uint64_t n_values;
+} kernels_sample;
+
+/* Fails with MEMORY. Destroyed by the caller in any case. */
+crumb_status kernels_sample_create(const kernels_sample_params *params, kernels_sample *out, crumb_error *err);
+void kernels_sample_destroy(kernels_sample *sample);
+/* Compares what a kernel computes with what is expected. Fails with MEMORY or DEVICE; a wrong result is no failure but
+ * out->ok false. */
+crumb_status kernels_check_sample(const kernels_choice *choice, size_t kernel, const char *knobs,
+                                  kernels_sample *sample, kernels_check *out, crumb_error *err);
+/* The same with a sample for this kernel alone. */
 crumb_status kernels_check_run(const kernels_choice *choice, size_t kernel, const char *knobs,
                                const crumb_kernel_problem *problem, unsigned scales, uint64_t seed, bool extreme,
                                kernels_check *out, crumb_error *err);

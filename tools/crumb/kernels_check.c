@@ -65,40 +65,59 @@ unsigned kernels_check_scales(const kernels_choice *c, size_t kernel, const crum
     return fit[number % n]; /* f16 always fits */
 }
 
-static crumb_status check_trial(const kernels_choice *c, size_t kernel, const char *knobs, crumb_trial *t, float *y,
-                                float *expected, kernels_check *out, crumb_error *err) {
-    const crumb_trial_params *p = &t->params;
-    const crumb_linear_args args = crumb_trial_args(t, expected, p->m);
-    if (p->act == CRUMB_ACT_F32)
+crumb_status kernels_sample_create(const kernels_sample_params *sample, kernels_sample *out, crumb_error *err) {
+    crumb_trial_params params = crumb_problem_trial(sample->problem);
+    const bool bounded = params.act != CRUMB_ACT_F32; /* sums of floats have no bound to reach */
+    uint64_t seed = sample->seed;
+    void *memory;
+    *out = (kernels_sample){.n_values = (uint64_t)params.n * params.m};
+    if (sample->extreme && bounded) params.fill = seed % 2 ? CRUMB_FILL_POSITIVE : CRUMB_FILL_NEGATIVE;
+    params.normal = bounded && sample->quantized;
+    params.has_min = sample->scales >= KERNELS_SCALES_WITH_MINS;
+    params.scales_f32 = sample->scales % KERNELS_SCALES_WITH_MINS == KERNELS_SCALES_F32;
+    params.super_group = sample->scales % KERNELS_SCALES_WITH_MINS == KERNELS_SCALES_TWO_LEVELS ? SUPER_GROUP : 0;
+    params.bf16 = sample->bf16;
+    CRUMB_TRY(crumb_trial_create(&params, &seed, &out->trial, err));
+    CRUMB_TRY(crumb_calloc(2 * out->n_values, sizeof(float), "results", &memory, err));
+    out->expected = memory;
+    const crumb_linear_args args = crumb_trial_args(&out->trial, out->expected, params.m);
+    if (params.act == CRUMB_ACT_F32)
         crumb_linear_f32__ref(&args);
     else
         crumb_linear_i8__ref(&args);
-    for (uint64_t i = 0; p->bf16 && i < (uint64_t)p->n * p->m; i++)
-        expected[i] = crumb_bf16_to_f32(crumb_f32_to_bf16(expected[i]));
-    CRUMB_TRY(c->suite->run(c->machine, kernel, knobs, t, y, err));
-    compare(kernels_info(c, kernel).max_nmse, t, y, expected, out);
+    for (uint64_t i = 0; params.bf16 && i < out->n_values; i++)
+        out->expected[i] = crumb_bf16_to_f32(crumb_f32_to_bf16(out->expected[i]));
+    return CRUMB_OK;
+}
+
+void kernels_sample_destroy(kernels_sample *s) {
+    free(s->expected);
+    crumb_trial_destroy(&s->trial);
+}
+
+crumb_status kernels_check_sample(const kernels_choice *c, size_t kernel, const char *knobs, kernels_sample *s,
+                                  kernels_check *out, crumb_error *err) {
+    float *y = s->expected + s->n_values;
+    memset(y, 0xff, s->n_values * sizeof *y); /* of another kernel, they could be right */
+    CRUMB_TRY(c->suite->run(c->machine, kernel, knobs, &s->trial, y, err));
+    compare(kernels_info(c, kernel).max_nmse, &s->trial, y, s->expected, out);
     return CRUMB_OK;
 }
 
 crumb_status kernels_check_run(const kernels_choice *c, size_t kernel, const char *knobs,
                                const crumb_kernel_problem *problem, unsigned scales, uint64_t seed, bool extreme,
                                kernels_check *out, crumb_error *err) {
-    crumb_trial_params params = crumb_problem_trial(problem);
-    const bool bounded = params.act != CRUMB_ACT_F32; /* sums of floats have no bound to reach */
-    if (extreme && bounded) params.fill = seed % 2 ? CRUMB_FILL_POSITIVE : CRUMB_FILL_NEGATIVE;
-    params.normal = bounded && (*knobs || kernels_info(c, kernel).quantizes); /* some settings make a kernel quantize */
-    params.has_min = scales >= KERNELS_SCALES_WITH_MINS;
-    params.scales_f32 = scales % KERNELS_SCALES_WITH_MINS == KERNELS_SCALES_F32;
-    params.super_group = scales % KERNELS_SCALES_WITH_MINS == KERNELS_SCALES_TWO_LEVELS ? SUPER_GROUP : 0;
-    params.bf16 = kernels_info(c, kernel).bf16;
-    crumb_trial t;
-    void *y = NULL;
-    crumb_status status = crumb_trial_create(&params, &seed, &t, err);
-    if (status == CRUMB_OK) status = crumb_calloc(2 * (uint64_t)params.n * params.m, sizeof(float), "results", &y, err);
-    if (status == CRUMB_OK)
-        status = check_trial(c, kernel, knobs, &t, y, (float *)y + (size_t)params.n * params.m, out, err);
-    free(y);
-    crumb_trial_destroy(&t);
+    const crumb_kernel_info info = kernels_info(c, kernel);
+    const kernels_sample_params params = {.problem = problem,
+                                          .scales = scales,
+                                          .seed = seed,
+                                          .extreme = extreme,
+                                          .quantized = *knobs || info.quantizes,
+                                          .bf16 = info.bf16};
+    kernels_sample sample;
+    crumb_status status = kernels_sample_create(&params, &sample, err);
+    if (status == CRUMB_OK) status = kernels_check_sample(c, kernel, knobs, &sample, out, err);
+    kernels_sample_destroy(&sample);
     return status;
 }
 

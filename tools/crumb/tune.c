@@ -202,7 +202,7 @@ static crumb_status verify(const kernels_choice *c, const crumb_tuning_record *r
         if (strcmp(info.name, r->kernel) != 0 || !info.available) continue;
         for (size_t f = 0; f < crumb_n_kernel_formats; f++) {
             crumb_kernel_problem p = {.format = &crumb_kernel_formats[f],
-                                      .m = 48,
+                                      .m = 160, /* several chunks */
                                       .k = k,
                                       .n = n,
                                       .group = group,

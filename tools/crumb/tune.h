@@ -19,6 +19,22 @@ typedef struct tune_outcome {
 crumb_status tune_search(const kernels_choice *choice, const crumb_kernel_problem *problem, crumb_tuning *db,
                          uint64_t deadline_ns, tune_outcome *outcome, crumb_error *err);
 
+/* What candidates for a problem are checked on (tune_check.c): of each form of scales one sample, for values in bf16
+ * another, made when it is first asked for. */
+typedef struct tune_samples {
+    crumb_kernel_problem problem; /* a part of the one that is tuned for */
+    kernels_sample of[KERNELS_N_SCALES][2];
+    bool made[KERNELS_N_SCALES][2];
+} tune_samples;
+
+/* has_threads: candidates differ in threads and chunks as well, so that they must be cut into several. */
+void tune_samples_init(const crumb_kernel_problem *problem, bool has_threads, tune_samples *out);
+void tune_samples_destroy(tune_samples *samples);
+/* Whether a candidate computes the right thing, on as many threads and in as many chunks as where it is timed; `number`
+ * chooses the form. As kernels_check_sample. */
+crumb_status tune_check(const kernels_choice *choice, tune_samples *samples, size_t kernel, const char *knobs,
+                        uint64_t number, kernels_check *out, crumb_error *err);
+
 /* "90s", "10m", "1h", "45": nanoseconds; fails with ARGUMENT. */
 crumb_status tune_parse_budget(const char *text, uint64_t *ns, crumb_error *err);
 /* The database that the options name, or the user's; closed by the caller. What is odd about it becomes a note. */

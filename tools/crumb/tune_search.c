@@ -16,8 +16,7 @@ enum {
     FINALISTS = 6,
     CONFIRM_ROUNDS = 25, /* more than any other record has: so it is known which were confirmed */
     FEW_ROWS = 16,
-    DEFAULT_EVERY = 8,
-    CHECK_M = 48
+    DEFAULT_EVERY = 8
 };
 
 typedef struct candidate {
@@ -32,6 +31,7 @@ typedef struct tuner {
     const kernels_choice *choice;
     const crumb_kernel_problem *problem;
     crumb_kernel_bench *bench;
+    tune_samples samples;
     crumb_tuning *db;
     crumb_tuning_key key;
     const char *layout; /* of the weights, in the kernel that is chosen */
@@ -161,13 +161,10 @@ static bool mark_known(void *user, const crumb_tuning_record *record) {
     return true;
 }
 
-/* A candidate that computes something else is not timed; that is a bug to report, not a choice. Neither is one that the
- * device does not build or run. Where kernels are compiled for this, half of the time is for timing those that are
- * checked by then; another run goes on with the others. */
+/* A candidate that computes something else, on its threads and in its chunks, is not timed; that is a bug to report,
+ * not a choice. Neither is one that the device does not build or run. Where kernels are compiled for this, half of the
+ * time is for timing those that are checked by then; another run goes on with the others. */
 static crumb_status drop_wrong(tuner *t, crumb_error *err) {
-    crumb_kernel_problem small = *t->problem;
-    if (small.m > CHECK_M) small.m = CHECK_M;
-    if (small.n > TUNE_CHECK_N) small.n = TUNE_CHECK_N;
     for (size_t i = 0; i < t->n_alive && !time_is_up(t);) {
         kernels_check check = {.ok = false};
         const candidate *c = &t->candidates[i];
@@ -177,8 +174,7 @@ static crumb_status drop_wrong(tuner *t, crumb_error *err) {
             break;
         }
         show_progress(t, i + 1);
-        const unsigned scales = kernels_check_scales(t->choice, c->kernel, &small, i);
-        crumb_status status = kernels_check_run(t->choice, c->kernel, c->knobs, &small, scales, i, false, &check, err);
+        crumb_status status = tune_check(t->choice, &t->samples, c->kernel, c->knobs, i, &check, err);
         if (status == CRUMB_OK && check.ok) {
             i++;
             continue;
@@ -360,8 +356,10 @@ crumb_status tune_search(const kernels_choice *choice, const crumb_kernel_proble
     *outcome = (tune_outcome){0};
     CRUMB_TRY(choice->suite->bench_create(choice->machine, problem, &t.bench, err));
     make_key(&t);
+    tune_samples_init(problem, t.key.n_threads > 0, &t.samples);
     crumb_status status = search(&t, err);
     cli_progress_clear();
+    tune_samples_destroy(&t.samples);
     choice->suite->bench_destroy(t.bench);
     free(t.candidates);
     return status;
