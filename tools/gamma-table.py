@@ -3,6 +3,9 @@
 
 usage: tools/gamma-table.py [--attention] [--build FOLDER] [--mca COMMAND] [--cpu MODEL,...] [--json]
 
+Names: gemv_sums_WIDTH_cCOLUMNS_sSTREAMS over tiles, u for codes of so many bits, c for a codebook's, _u2 behind it where
+two lines are taken at once; index_sums_1 and _2 look up 1-bit and ternary weights, trit_sums multiplies the latter.
+
 COMMAND is llvm-mca-21 or -19 where it is installed; --mca "$(tests/support/deps.py prefix mca)/run llvm-mca-21" brings 21.
 
 For tiers and processors that the machine at hand is not: the loops are cut out of the object files and given to
@@ -33,10 +36,10 @@ import sys
 PAPER = {"u2": (1.25, 2.175), "u1": (2.4, 4.71)}  # P-core, E-core
 DOT = {"avx2": "vpmaddubsw", "avxvnni": "vpdpbusd", "avxvnniint8": "vpdpbssd", "avx512ymm": "vpdpbusd",
        "avx512": "vpdpbusd", "avx512vbmi": "vpdpbusd"}
-KERNELS = [("crumb", "gemv", "gemv_sums_{bits}_c1_s{streams}"), ("crumb", "gemv_index", "index_sums_{width}_s{streams}"),
-           ("crumb", "gemv_index", "trit_sums_c1_s{streams}"), ("paper", "georganas", "crumb_georganas_{bits}_i8__{tier}")]
-# Index kernels look up: four vpshufb for 16 rows x 16 k of 1 bit, or x 10 k of ternary weights.
-LOOK_UPS = {"u1": 8 / 4, "u2": 5 / 4}
+STREAMS = (1, 2, 4)  # tile-rows that a GEMV reads at once
+WIDTHS = {"u1": "1", "u2": "2", "u3": "3", "u4": "4", "u5": "5", "u6": "6", "u8": "8", "c4": "4 codebook"}
+SPLIT = ("u3", "u5", "u6")  # have one loop, for the streams that suit the tier
+TRITS = "1.6 ternary"
 
 GHZ = 4
 LUNAR_LAKE = "lunarlake"
@@ -103,32 +106,52 @@ def e_core_uops(body):
     return sum(2 if "ymm" in line else 1 for line in body)
 
 
-def vectors_of(body, dots):
-    """256-bit vectors of weights that the loop serves: zmm counts twice."""
-    return dots * (2 if any("zmm" in line for line in body) else 1)
+def vectors_of(body, on_ymm):
+    """256-bit vectors of weights that the loop serves, from those that it would on ymm registers: zmm counts twice."""
+    return on_ymm * (2 if any("zmm" in line for line in body) else 1)
+
+
+def tile_loops(form):
+    """The loops over tiles of codes of this form, one column."""
+    if form in SPLIT:
+        return [f"gemv_sums_{form}_c1"]
+    return [f"gemv_sums_{form}_c1_s{n}{lines}" for n in STREAMS for lines in ("", "_u2")]  # one line at once, and two
+
+
+def loops_of_tier(tier):
+    """(source, function, bits of weights, form of the paper's width or none, what to count, 256-bit vectors of weights
+    that each of those serves)."""
+    dot = DOT[tier]
+    for form, bits in WIDTHS.items():
+        for name in tile_loops(form):
+            # AVX2's products are of 4-bit halves of bytes.
+            yield "gemv", name, bits, form, dot, 0.5 if (tier, form) == ("avx2", "u8") else 1
+    for name in tile_loops("c4"):
+        yield "gemv_signed", name, WIDTHS["c4"], None, dot, 1
+    # Look-ups: four for 16 rows x 16 k of 1 bit, or x 10 k of ternary weights; a zmm register's are of two tile-rows.
+    for n in STREAMS:
+        unused = 0.5 if tier == "avx512" and n == 1 else 1
+        yield "gemv_index", f"index_sums_1_s{n}", WIDTHS["u1"], "u1", "vpshufb", 8 / 4
+        yield "gemv_index", f"index_sums_2_s{n}", TRITS, "u2", "vpshufb", 5 / 4 * unused
+        yield "gemv_index", f"trit_sums_c1_s{n}", TRITS, "u2", dot, 1
+    for form in PAPER:
+        yield "georganas", f"crumb_georganas_{form}_i8__{tier}", WIDTHS[form], form, dot, 1
 
 
 def rows(build, mca, cpus):
-    for tier, dot in DOT.items():
-        for who, source, pattern in KERNELS:
-            paths = glob.glob(os.path.join(build, "**", "cpu", tier, f"{source}.c.o"), recursive=True)
-            found = functions(paths[0]) if paths else {}
-            for bits in ("u1", "u2", "u4", "u8", "c4"):
-                for streams in (1, 2, 4) if who == "crumb" else (0,):
-                    name = pattern.format(bits=bits, width=bits[1:], tier=tier, streams=streams)
-                    index = pattern.startswith("index")
-                    if pattern.startswith("trit") and bits != "u2":
-                        continue  # only ternary weights, once
-                    dots, body = hot_loop(found.get(name, []), "vpshufb" if index else dot)
-                    if not dots:
-                        continue
-                    vectors = dots * LOOK_UPS[bits] if index else vectors_of(body, dots)
-                    uops = e_core_uops(body) if not tier.startswith("avx512") else None
-                    row = {"kernel": name, "by": who, "tier": tier, "bits": bits, "vectors": vectors,
-                           "e_core_uops": uops and uops / vectors}
-                    cycles = {cpu: modelled_cycles(mca, cpu, body) for cpu in cpus}
-                    row["gamma"] = {cpu: c / vectors for cpu, c in cycles.items() if c is not None}
-                    yield row
+    for tier in DOT:
+        paths = glob.glob(os.path.join(build, "**", "cpu", tier, "*.c.o"), recursive=True)
+        found = {os.path.basename(path)[:-len(".c.o")]: functions(path) for path in paths}
+        for source, name, bits, form, counted, each in loops_of_tier(tier):
+            n, body = hot_loop(found.get(source, {}).get(name, []), counted)
+            if not n:
+                continue
+            vectors = vectors_of(body, n * each)
+            uops = e_core_uops(body) if not tier.startswith("avx512") else None
+            cycles = {cpu: modelled_cycles(mca, cpu, body) for cpu in cpus}
+            yield {"kernel": name, "by": "paper" if source == "georganas" else "crumb", "tier": tier, "source": source,
+                   "bits": bits, "form": form, "vectors": vectors, "e_core_uops": uops and uops / vectors,
+                   "gamma": {cpu: c / vectors for cpu, c in cycles.items() if c is not None}}
 
 
 def attention_loop(code, widen, dot, queries):
@@ -166,18 +189,23 @@ def print_attention(table, cpus):
         print(f"| {row['kernel']} | {row['tier']} | {row['queries']} | {row['instructions']:.1f} | {figures} |")
 
 
+def is_measured(row):
+    """A sequence that the paper measured."""
+    return row["by"] == "paper" and row["tier"] == "avxvnni"
+
+
 def calibrate(table):
     """Adds what each row says, scaled by what the paper measured over what is said of its sequence of that width."""
     factors = {}
     for row in table:
-        if row["by"] == "paper" and row["tier"] == "avxvnni" and row["bits"] in PAPER:
-            p_core, e_core = PAPER[row["bits"]]
-            factors |= {(row["bits"], cpu): p_core / gamma for cpu, gamma in row["gamma"].items()}
-            factors[row["bits"], "e_core"] = e_core / row["e_core_uops"]
+        if is_measured(row):
+            p_core, e_core = PAPER[row["form"]]
+            factors |= {(row["form"], cpu): p_core / gamma for cpu, gamma in row["gamma"].items()}
+            factors[row["form"], "e_core"] = e_core / row["e_core_uops"]
     for row in table:
         said = row["gamma"] | ({"e_core": row["e_core_uops"]} if row["e_core_uops"] else {})
-        row["calibrated"] = {core: value * factors[row["bits"], core] for core, value in said.items()
-                             if (row["bits"], core) in factors}
+        row["calibrated"] = {core: value * factors[row["form"], core] for core, value in said.items()
+                             if (row["form"], core) in factors}
 
 
 def figure(values, cpu, digits=2):
@@ -185,14 +213,14 @@ def figure(values, cpu, digits=2):
 
 
 def print_table(table, cpus):
-    print("| kernel | tier | vectors | " + " | ".join(f"gamma {c} | scaled" for c in cpus) +
+    print("| kernel | tier, source | bits | vectors | " + " | ".join(f"gamma {c} | scaled" for c in cpus) +
           " | E-core uops | scaled | paper P | paper E |")
-    print("|---|---|---:|" + "---:|---:|" * len(cpus) + "---:|---:|---:|---:|")
+    print("|---|---|---|---:|" + "---:|---:|" * len(cpus) + "---:|---:|---:|---:|")
     for row in table:
         said = row["gamma"] | ({"e_core": row["e_core_uops"]} if row["e_core_uops"] else {})
         figures = " | ".join(figure(said, c) + " | " + figure(row["calibrated"], c) for c in [*cpus, "e_core"])
-        paper = PAPER.get(row["bits"]) if row["by"] == "paper" and row["tier"] == "avxvnni" else None
-        print(f"| {row['kernel']} | {row['tier']} | {row['vectors']:g} | {figures} | " +
+        paper = PAPER[row["form"]] if is_measured(row) else None
+        print(f"| {row['kernel']} | {row['tier']}, {row['source']} | {row['bits']} | {row['vectors']:g} | {figures} | " +
               (f"{paper[0]} | {paper[1]} |" if paper else " | |"))
 
 
@@ -217,7 +245,7 @@ def main():
     if not options.attention:
         calibrate(table)
     if options.json:
-        return print(json.dumps({"schema_version": 2, "mca": options.mca, "rows": table}, indent=1))
+        return print(json.dumps({"schema_version": 3, "mca": options.mca, "rows": table}, indent=1))
     (print_attention if options.attention else print_table)(table, cpus)
 
 
