@@ -11,8 +11,8 @@ COMMAND is llvm-mca-21 or -19 where it is installed; --mca "$(tests/support/deps
 For tiers and processors that the machine at hand is not: the loops are cut out of the object files and given to
 llvm-mca, whose models know ports and latencies but neither caches nor memory; the paper's gamma (Georganas et al.,
 "Pushing the Envelope of LLM Inference on AI-PC and Intel GPUs", 2025, section III-F) leaves loads out likewise. The
-paper's own sequences are among the kernels: what llvm-mca says of them beside what the paper measured on P-cores
-(1.25 for 2 bits, 2.4 for 1 bit) calibrates the rest, so the last column scales each figure by that ratio of its width.
+paper's own sequences are among the kernels, with vpdpbssd: what llvm-mca says of them beside what the paper measured
+on P-cores (1.25 for 2 bits, 2.4 for 1 bit) calibrates the rest, so the last column scales each figure by that ratio of its width.
 LLVM has no model of E-cores: for them the table counts uops per vector, two for an instruction on 256-bit registers,
 whose halves an E-core computes one by one, and one for any other, with a load or without; and it scales them likewise,
 by the 2.175 and 4.71 that the paper measured there. From 21 on LLVM has Lunar Lake's P-core (19 takes Alder Lake's for
@@ -190,8 +190,8 @@ def print_attention(table, cpus):
 
 
 def is_measured(row):
-    """A sequence that the paper measured."""
-    return row["by"] == "paper" and row["tier"] == "avxvnni"
+    """A sequence that the paper measured: with vpdpbssd."""
+    return row["by"] == "paper" and row["tier"] == "avxvnniint8"
 
 
 def calibrate(table):

@@ -1,5 +1,6 @@
 /* The vector operations that cpu/lowbit is written in, for AVX-VNNI-INT8: those of AVX-VNNI, but for a dot product that
- * takes signed bytes for codes, too. Only codebooks gain from that; their kernels are all that this tier has. */
+ * takes signed bytes for codes, too. Only codebooks gain from that; their kernels and the paper's, whose dot product it
+ * is (cpu/papers/georganas.h), are all that this tier has. */
 #ifndef CRUMB_CPU_AVXVNNIINT8_SIMD_H
 #define CRUMB_CPU_AVXVNNIINT8_SIMD_H
 

@@ -1,6 +1,6 @@
 /* Dot products with 32-bit accumulators (vpdpbusd, vpdpbssd). Included by a tier's simd.h behind v_dot4 and
- * dot_accumulators. A tier whose v_dot4 takes signed bytes on both sides defines SIMD_SIGNED_DOT: it has the kernels of
- * codebooks alone, whose entries then are operands as they stand.
+ * dot_accumulators. A tier whose v_dot4 takes signed bytes on both sides defines SIMD_SIGNED_DOT: of the kernels on
+ * tiles it has those of codebooks alone, whose entries then are operands as they stand.
  *
  * A step takes four codes per row and the four activations that meet them, and adds the products to an int32 lane. A
  * plane of packed codes need not be shifted down first: with an accumulator of its own its sum is a multiple of

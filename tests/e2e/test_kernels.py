@@ -22,7 +22,8 @@ class Kernels(CommandTest):
         self.assertEqual({row["weights"] for row in self.listed("--bits", "1,mxfp4")}, {"u1", "c4"})
         self.assertEqual({row["isa"] for row in self.listed("--target", "cpu:avxvnni")}, {"avxvnni"})
         self.assertEqual({row["name"] for row in self.listed("--target", "cpu:avxvnniint8")},
-                         {"gemv_c4_i8__avxvnniint8", "gemm_c4_i8__avxvnniint8"})
+                         {"gemv_c4_i8__avxvnniint8", "gemm_c4_i8__avxvnniint8", "georganas_u2_i8__avxvnniint8",
+                          "georganas_u1_i8__avxvnniint8"})
         self.assertTrue(all("georganas" in row["name"] for row in self.listed("--filter", "georganas")))
         text = self.succeeds("kernels", "list", "--filter", "georganas_u2").stdout
         self.assertIn("[M/32][K/4][m8][k4][m4]", text)

@@ -12,7 +12,7 @@ import sys
 
 FORMS = ("u1", "u2", "u3", "u4", "u5", "u6", "u8", "c4")
 INDEX_FORMS = ("b8", "t5")  # of the index layout: a GEMM unpacks them; one row looks up, without dot products
-GEORGANAS = {"avxvnni": ("u1", "u2"), "avx512ymm": ("u1", "u2")}  # the paper's sequences
+GEORGANAS = {"avxvnni": ("u1", "u2"), "avxvnniint8": ("u1", "u2"), "avx512ymm": ("u1", "u2")}  # the paper's sequences
 EVEX = r"%zmm|%[xy]mm(1[6-9]|2\d|3[01])|%k[0-7]|\{1to"
 VBMI = r"vperm(b|i2b|t2b) |vpmultishiftqb "
 # folder: (suffix of its kernels, their dot product, forms of codes, what must not be there)

@@ -41,6 +41,8 @@ EMULATED_FOR_ALL(EMULATED_PROTOTYPE)
     X(georganas_u1_i8, 1, ACT_I8, crumb_layout_georganas_u1, avxvnni)                                                  \
     X(gemm_b8_i8, 1, ACT_I8, crumb_layout_index, avxvnni)                                                              \
     X(gemm_t5_i8, 2, ACT_I8, crumb_layout_index, avxvnni)                                                              \
+    X(georganas_u2_i8, 2, ACT_I8, crumb_layout_georganas_u2, avxvnniint8)                                              \
+    X(georganas_u1_i8, 1, ACT_I8, crumb_layout_georganas_u1, avxvnniint8)                                              \
     X(georganas_u2_i8, 2, ACT_I8, crumb_layout_georganas_u2, avx512ymm)                                                \
     X(georganas_u1_i8, 1, ACT_I8, crumb_layout_georganas_u1, avx512ymm)                                                \
     X(gemm_b8_i8, 1, ACT_I8, crumb_layout_index, avx512ymm)                                                            \

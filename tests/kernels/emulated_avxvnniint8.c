@@ -8,6 +8,8 @@
 
 #include "cpu/lowbit/gemm.h"
 #include "cpu/lowbit/gemv.h"
+#include "cpu/papers/georganas.h"
 
 GEMV_CODEBOOK_INSTANCE
 GEMM_CODEBOOK_INSTANCE
+GEORGANAS_INSTANCE
