@@ -11,15 +11,15 @@ COMMAND is llvm-mca-21 or -19 where it is installed; --mca "$(tests/support/deps
 For tiers and processors that the machine at hand is not: the loops are cut out of the object files and given to
 llvm-mca, whose models know ports and latencies but neither caches nor memory; the paper's gamma (Georganas et al.,
 "Pushing the Envelope of LLM Inference on AI-PC and Intel GPUs", 2025, section III-F) leaves loads out likewise. The
-paper's own sequences are among the kernels, with vpdpbssd: what llvm-mca says of them beside what the paper measured
-on P-cores (1.25 for 2 bits, 2.4 for 1 bit) calibrates the rest, so the last column scales each figure by that ratio of its width.
-LLVM has no model of E-cores: for them the table counts uops per vector, two for an instruction on 256-bit registers,
-whose halves an E-core computes one by one, and one for any other, with a load or without; and it scales them likewise,
-by the 2.175 and 4.71 that the paper measured there. From 21 on LLVM has Lunar Lake's P-core (19 takes Alder Lake's for
-it), but gives each product of bytes, words or floats two cycles, four times those of the cores before it, which nobody
-has measured: the scaled column leans on that less. --attention prints the loops over keys and over values instead:
-cycles per line of 64 bytes of the cache, and the GB/s that one core could take at 4 GHz if memory were free, which
-stand beside those that it gets from memory. llvm-mca 21 has no model of Zen 5 (its znver5 is Zen 4, with half the
+paper's own sequences are among the kernels, with vpdpbssd: what llvm-mca says of them beside what the paper measured on
+P-cores (1.25 for 2 bits, 2.4 for 1 bit) calibrates the rest, so the last column scales each figure by that ratio of its
+width. LLVM has no model of E-cores: for them the table counts uops per vector, two for an instruction on 256-bit
+registers, whose halves an E-core computes one by one, and one for any other, with a load or without; and it scales them
+likewise, by the 2.175 and 4.71 that the paper measured there. From 21 on LLVM has Lunar Lake's P-core (19 takes Alder
+Lake's for it), but gives each product of bytes, words or floats two cycles, four times those of the cores before it,
+which nobody has measured: the scaled column leans on that less. --attention prints the loops over keys and over values
+instead: cycles per line of 64 bytes of the cache, and the GB/s that one core could take at 4 GHz if memory were free,
+which stand beside those that it gets from memory. llvm-mca 21 has no model of Zen 5 (its znver5 is Zen 4, with half the
 width); cascadelake is the one with two 512-bit ports for products of both kinds. Compared on this machine, real and
 modelled: `crumb kernels perf`.
 """
@@ -126,8 +126,9 @@ def loops_of_tier(tier):
         for name in tile_loops(form):
             # AVX2's products are of 4-bit halves of bytes.
             yield "gemv", name, bits, form, dot, 0.5 if (tier, form) == ("avx2", "u8") else 1
-    for name in tile_loops("c4"):
+    for name in tile_loops("c4"):  # wider codebooks on AVX2, and those with -128, whose products are of 16-bit numbers
         yield "gemv_signed", name, WIDTHS["c4"], None, dot, 1
+        yield "gemv_wide", name, WIDTHS["c4"], None, "vpmaddwd", 0.5
     # Look-ups: four for 16 rows x 16 k of 1 bit, or x 10 k of ternary weights; a zmm register's are of two tile-rows.
     for n in STREAMS:
         unused = 0.5 if tier == "avx512" and n == 1 else 1

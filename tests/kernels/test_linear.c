@@ -312,7 +312,8 @@ static void codebooks_get_kernels_that_take_them(void **state) {
                  {crumb_codebook_iq4_nl, CRUMB_ISA_AVX2, 1, "gemv_c4_i8_signed__avx2"},
                  {crumb_codebook_iq4_nl, CRUMB_ISA_AVX2, 9, "gemm_c4_i8_signed__avx2"},
                  {codebook_of_254, CRUMB_ISA_AVX2, 1, "gemv_c4_i8_signed__avx2"},
-                 {codebook_of_255, CRUMB_ISA_AVX2, 1, "gemm_c4_i8__ref"}, /* has -128 */
+                 {codebook_of_255, CRUMB_ISA_AVX2, 1, "gemv_c4_i8_wide__avx2"}, /* has -128 */
+                 {codebook_of_255, CRUMB_ISA_AVX2, 9, "gemm_c4_i8_wide__avx2"},
                  {crumb_codebook_iq4_nl, CRUMB_ISA_AVXVNNI, 1, "gemv_c4_i8__avxvnni"},
                  {codebook_of_255, CRUMB_ISA_AVXVNNI, 1, "gemv_c4_i8__avxvnni"},
                  {codebook_of_255, CRUMB_ISA_AVXVNNIINT8, 1, "gemv_c4_i8__avxvnniint8"},
@@ -332,8 +333,7 @@ static void codebooks_get_kernels_that_take_them(void **state) {
     }
 }
 
-/* Whatever a file has, no tier but the scalar one leaves it to the reference; only codebooks that are wider than AVX2's
- * sums hold are. */
+/* Whatever a file has, no tier but the scalar one leaves it to the reference. */
 static void every_width_and_group_has_a_fast_kernel(void **state) {
     (void)state;
     static const uint32_t n_rows[] = {1, 2, 5, 16, 512};
@@ -350,10 +350,9 @@ static void every_width_and_group_has_a_fast_kernel(void **state) {
                                                 .m = 16,
                                                 .k = 512,
                                                 .group = groups[g] ? groups[g] : 512};
-                        const bool narrow = isa == CRUMB_ISA_AVX2 && w.codebook == codebook_of_255;
                         const crumb_cpu_kernel *found =
                             crumb_cpu_kernel_select(&w, (crumb_act_quant)act, n_rows[i], (crumb_isa)isa);
-                        if ((found->isa == CRUMB_ISA_SCALAR) != narrow)
+                        if (found->isa == CRUMB_ISA_SCALAR)
                             fail_msg("%u bits in groups of %u, %u rows: %s in tier %s", w.bits, w.group, n_rows[i],
                                      found->name, crumb_isa_name((crumb_isa)isa));
                     }
