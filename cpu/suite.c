@@ -65,14 +65,13 @@ static crumb_kernel_info product_info(const crumb_cpu_kernel *row) {
 }
 
 static crumb_kernel_info info(const crumb_kernel_machine *machine, size_t kernel) {
-    (void)machine; /* there is one processor */
     const crumb_cpu_kernel *product = crumb_suite_row(kernel);
     const crumb_isa isa = crumb_suite_isa(kernel);
     crumb_kernel_info out = product ? product_info(product) : op_info(crumb_suite_op_row(kernel));
     out.target = crumb_isa_name(isa);
     out.available = crumb_isa_available(isa);
-    out.eligible = out.available && out.rank >= 0;
-    out.other_order = product && !crumb_cpu_kernel_finds_activations(product, crumb_isa_best());
+    out.eligible = out.available && out.rank >= 0 && crumb_isa_includes(crumb_suite_tier(machine), isa);
+    out.other_order = product && !crumb_cpu_kernel_finds_activations(product, crumb_suite_tier(machine));
     if (!out.available) snprintf(out.why_not, sizeof out.why_not, "the processor has no %s", out.target);
     return out;
 }
@@ -86,10 +85,9 @@ static bool takes(const crumb_kernel_machine *machine, size_t kernel, const crum
 }
 
 static size_t chosen(const crumb_kernel_machine *machine, const crumb_kernel_problem *p) {
-    (void)machine;
     crumb_matrix w = crumb_problem_matrix(p);
     size_t n;
-    const crumb_isa isa = crumb_isa_best();
+    const crumb_isa isa = crumb_suite_tier(machine);
     const crumb_cpu_kernel *rows = crumb_cpu_kernels(&n);
     w.indexed = crumb_index_wanted(&w, crumb_cpu_index_bits(isa));
     const crumb_cpu_kernel *row = crumb_problem_fits(p) ? crumb_cpu_kernel_select(&w, p->act, p->n, isa) : NULL;
@@ -114,9 +112,8 @@ static void setting(const crumb_kernel_machine *machine, size_t kernel, size_t n
 }
 
 static void identify(const crumb_kernel_machine *machine, char device[96], char target[32], char source[20]) {
-    (void)machine;
     crumb_cpu_model_name(device, 96);
-    snprintf(target, 32, "%s", crumb_isa_name(crumb_isa_best()));
+    snprintf(target, 32, "%s", crumb_isa_name(crumb_suite_tier(machine)));
     snprintf(source, 20, "%s", crumb_cpu_kernels_hash());
 }
 

@@ -15,6 +15,9 @@ const crumb_cpu_kernel *crumb_suite_row(size_t kernel);
 const crumb_cpu_op_kernel *crumb_suite_op_row(size_t kernel);
 crumb_isa crumb_suite_isa(size_t kernel);
 
+/* The tier of the plans that a machine's kernels are chosen for; NULL: the best one. */
+crumb_isa crumb_suite_tier(const crumb_kernel_machine *machine);
+
 /* Takes memory out of all caches, and counts it; p NULL: nothing. */
 void crumb_suite_flush(crumb_kernel_machine *machine, const void *p, uint64_t n_bytes);
 

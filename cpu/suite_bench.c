@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the machine ------------------------------------------------------------------------------------------- */
 
@@ -20,26 +21,46 @@ struct crumb_kernel_machine {
     crumb_probe *probe; /* its pool runs the kernels too, so that idle threads of another do not spin beside it */
     bool asked_for_memory;
     uint64_t flushed_bytes;
+    crumb_isa isa;       /* of the plans that kernels are chosen for */
     crumb_device device; /* on the same pool */
 };
+
+crumb_isa crumb_suite_tier(const crumb_kernel_machine *m) {
+    return m ? m->isa : crumb_isa_best();
+}
 
 crumb_device *crumb_suite_device(crumb_kernel_machine *m) {
     return &m->device;
 }
 
+/* "cpu:avx2". The kernels of a tier that does not run here can still be listed, for plans of the best. */
+static crumb_status choose_tier(const char *target, crumb_isa *out, crumb_error *err) {
+    const char *colon = target ? strchr(target, ':') : NULL, *name = colon ? colon + 1 : target;
+    *out = crumb_isa_best();
+    if (!name || strcmp(name, "cpu") == 0) return CRUMB_OK;
+    crumb_isa isa;
+    if (!crumb_isa_parse(name, &isa))
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "target '%s': the CPU has no such tier", target);
+    if (crumb_isa_available(isa)) *out = isa;
+    return CRUMB_OK;
+}
+
 crumb_status crumb_suite_machine_create(const crumb_kernel_machine_params *params, crumb_kernel_machine **out,
                                         crumb_error *err) {
     void *memory;
+    crumb_isa isa;
     *out = NULL;
+    CRUMB_TRY(choose_tier(params->target, &isa, err));
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "a benchmark", &memory, err));
     crumb_kernel_machine *m = memory;
+    m->isa = isa;
     crumb_status status = crumb_probe_create(params->n_threads, params->cpu_kind, &m->probe, err);
     if (status != CRUMB_OK) {
         free(m);
         return status;
     }
     m->device.pool = crumb_probe_pool(m->probe);
-    crumb_cpu_device_set_tier(&m->device, crumb_isa_best());
+    crumb_cpu_device_set_tier(&m->device, isa);
     *out = m;
     return CRUMB_OK;
 }

@@ -168,6 +168,36 @@ class Tune(CommandTest):
         for balance in ("split", "chunks", "auto"):
             self.assertEqual(self.succeeds(*run, "--tuning", self.database, "--balance", balance).stdout, expected)
 
+    def test_a_lower_tier(self):
+        """Its records are of kernels that its plans may take, which look them up; plans of the best tier do not."""
+        tiers = {row["isa"] for row in json.loads(self.succeeds("kernels", "list", "--json").stdout)["kernels"] if row["runs_here"]}
+        best = max(tiers & set(TIERS), key=TIERS.index)
+        if TIERS.index(best) < 2:
+            self.skipTest("the processor has no tier above avx2")
+        avx2 = ["--target", "cpu:avx2", "-t", "1"]
+        self.tune(*avx2, "-m", MODEL, "--fraction", "0.01", "--budget", "1s")
+        self.tune(*SHAPE, "--fraction", "0.05")
+        records = self.exported()
+        low, high = ([r for r in records if r["target"] == tier] for tier in ("avx2", best))
+        self.assertEqual(len(low) + len(high), len(records))
+        self.assertEqual({r["kernel"].rpartition("__")[2] for r in low} - {"avx2"}, set())
+        self.assertTrue(low and high)
+        self.assertNotIn("avx2", [r["kernel"].rpartition("__")[2] for r in high if not r["knobs"] and r["ratio"] == 1])
+        # One as if it were far ahead, whose kernel the default is not: that of many rows, for one.
+        lines = os.path.join(self.folder.name, "lines")
+        with open(lines, "w", encoding="utf-8") as f:
+            for r in low:
+                kernel = "gemm" + r["kernel"].removeprefix("gemv") if r["kernel"].startswith("gemv") else r["kernel"]
+                f.write(json.dumps(dict(r, kernel=kernel, knobs="", ratio=0.001)) + "\n")
+        self.tune("import", lines)
+        run = ["run", "-v", "-n", "8", "--temp", "0", "-p", "Once upon a time", "--tuning", self.database]
+        tuned = self.succeeds(*run, *avx2)
+        self.assertIn("__avx2 for 1 row", tuned.stderr)
+        self.assertRegex(tuned.stderr, r": gemm_\w+__avx2 for 1 row")
+        default = self.succeeds(*run, "-t", "1")
+        self.assertNotRegex(default.stderr, r": gemm_\w+ for 1 row")
+        self.assertEqual(tuned.stdout, default.stdout)
+
     def test_a_damaged_database_is_put_aside_and_said(self):
         with open(self.database, "w", encoding="utf-8") as f:
             f.write("this is no database, and it is long enough to be looked at" * 100)
@@ -178,6 +208,7 @@ class Tune(CommandTest):
     def test_bad_arguments(self):
         for budget in ("0", "ten", "5x", "5mm", "-3s"):
             self.fails(2, "tune", *SHAPE, "--budget", budget, "--tuning", self.database, says="--budget")
+        self.fails(2, "tune", *SHAPE, "--target", "cpu:avx3", "--tuning", self.database, says="no such tier")
         self.fails(2, "tune", "shew", says="run|show|export")
         self.fails(2, "tune", "import", says="import FILE")
         self.fails(1, "tune", "import", "/nonexistent", "--tuning", self.database)

@@ -217,7 +217,8 @@ const cli_option cli_option_table[] = {
          "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, cpu:avxvnniint8, cpu:avx512ymm, "
          "cpu:avx512vnni, cpu:avx512vbmi, cl:portable, cl:dp4a, cl:dpas-i8, cl:dpas; cl:dpas+bf16: for values in bf16"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_TUNE,
-     .help = "OpenCL: for runs with this --target (cl:portable, cl:dp4a, cl:dpas-i8, cl:dpas, cl:dpas+bf16)"},
+     .help = "for runs with this --target: cpu:avx2 and the CPU's other tiers, cl:portable, cl:dp4a, cl:dpas-i8, "
+             "cl:dpas, cl:dpas+bf16; by default for the best one"},
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_KERNELS | CLI_TUNE,
      .help = "how activations are quantized: as models of the format want it, not at all, or int8 with one scale per "
              "row or per weight group"},
