@@ -65,13 +65,13 @@ static int read_version(sqlite3 *db, int *version) {
     return code;
 }
 
-/* Two programs may both find an empty file: the second one sees the first one's table. */
+/* Two programs may both find an empty file: the second one sees the first one's table. After a failure the caller
+ * closes the file, which undoes what was begun; until then SQLite knows the reason. */
 static int create_schema(sqlite3 *db) {
     int version = 0, code = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     if (code == SQLITE_OK) code = read_version(db, &version);
     if (code == SQLITE_OK && version == 0) code = sqlite3_exec(db, schema, NULL, NULL, NULL);
-    return sqlite3_exec(db, code == SQLITE_OK ? "COMMIT" : "ROLLBACK", NULL, NULL, NULL) == SQLITE_OK ? code
-                                                                                                      : SQLITE_ERROR;
+    return code == SQLITE_OK ? sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) : code;
 }
 
 static int open_file(const char *path, bool create, sqlite3 **db, int *version) {

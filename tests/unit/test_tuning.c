@@ -5,6 +5,7 @@
 #include "host/base/thread.h"
 
 #include <setjmp.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,6 +194,106 @@ static void a_newer_schema_is_left_alone(void **state) {
     assert_true(crumb_file_exists(path));
 }
 
+/* Does what the SQL says to the file, as another program would. */
+static void execute(const char *sql) {
+    sqlite3 *db;
+    char *message = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s", message);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+/* The first column of a query's first row. */
+static int64_t ask(const char *sql) {
+    sqlite3 *db;
+    sqlite3_stmt *s;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+    const int64_t value = sqlite3_column_int64(s, 0);
+    sqlite3_finalize(s);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    return value;
+}
+
+/* Version 1, as the first crumb that kept measurements made it, with what another crumb and another machine measured.
+ * This text stays as it is when there are later versions. */
+static const char version_1[] =
+    "CREATE TABLE measurement(device TEXT NOT NULL, target TEXT NOT NULL, source TEXT NOT NULL, weights TEXT NOT NULL,"
+    " m INTEGER NOT NULL, k INTEGER NOT NULL, n INTEGER NOT NULL, grp INTEGER NOT NULL, act INTEGER NOT NULL,"
+    " threads INTEGER NOT NULL, kernel TEXT NOT NULL, knobs TEXT NOT NULL, ratio REAL NOT NULL, ns REAL NOT NULL,"
+    " rounds INTEGER NOT NULL,"
+    " PRIMARY KEY(device, target, source, weights, m, k, n, grp, act, threads, kernel, knobs)) WITHOUT ROWID;"
+    "PRAGMA user_version = 1;"
+    "INSERT INTO measurement VALUES"
+    "('a processor','avx2','1234','u2',2048,1024,1,128,1,2,'gemv_u2_i8__avx2','near=512',0.75,1250.5,15),"
+    "('a processor','avx2','0ld','u2',2048,1024,1,128,1,2,'a kernel of then','knob=1',0.5,1000,9),"
+    "('another','dpas','1234','c4',64,128,512,32,2,0,'gemm_c4_8x256__dpas16','',1,10,3);";
+
+static bool keep_first(void *user, const crumb_tuning_record *record) {
+    *(crumb_tuning_record *)user = *record;
+    return false;
+}
+
+static void an_older_database_loses_nothing(void **state) {
+    (void)state;
+    execute(version_1);
+    for (int create = 0; create < 2; create++) {
+        crumb_tuning *t = open_database(create);
+        crumb_tuning_record wanted = record_of(2048, 1024, 1, "", "", 1), out;
+        bool found;
+        assert_int_equal(count_all(t), 3);
+        assert_int_equal(crumb_tuning_find(t, &wanted.key, &out, &found, NULL), CRUMB_OK);
+        assert_true(found && out.ratio == 0.75 && out.ns == 1250.5 && out.rounds == 15);
+        assert_string_equal(out.kernel, "gemv_u2_i8__avx2");
+        assert_string_equal(out.knobs, "near=512");
+        crumb_tuning_key like = {.source = "0ld", .act = UINT32_MAX};
+        assert_int_equal(crumb_tuning_each(t, &like, keep_first, &out, NULL), CRUMB_OK);
+        assert_string_equal(out.kernel, "a kernel of then");
+        like = (crumb_tuning_key){.device = "another", .act = UINT32_MAX};
+        assert_int_equal(crumb_tuning_each(t, &like, keep_first, &out, NULL), CRUMB_OK);
+        assert_true(out.key.m == 64 && out.key.n == 512 && out.key.group == 32 && out.key.act == CRUMB_ACT_GROUP);
+        crumb_tuning_close(t);
+    }
+    crumb_tuning *t = open_database(true);
+    put(t, record_of(64, 128, 1, "a", "", 1));
+    assert_int_equal(count_all(t), 4);
+    crumb_tuning_close(t);
+}
+
+/* No version: a file that was begun and never filled, or another program's, whose tables stay. */
+static void a_database_without_a_version_keeps_what_it_has(void **state) {
+    (void)state;
+    crumb_tuning_close(open_database(true)); /* makes the folder */
+    overwrite("", 0, 0);
+    crumb_tuning_close(open_database(false));
+    assert_int_equal(ask("SELECT count(*) FROM sqlite_master"), 0);
+    execute("CREATE TABLE other(x); INSERT INTO other VALUES(7);");
+    crumb_tuning *t = open_database(false);
+    assert_int_equal(count_all(t), 0);
+    crumb_tuning_close(t);
+    assert_int_equal(ask("SELECT count(*) FROM sqlite_master"), 1);
+    t = open_database(true);
+    put(t, record_of(64, 128, 1, "a", "", 1));
+    crumb_tuning_close(t);
+    assert_int_equal(ask("SELECT x FROM other"), 7);
+    assert_int_equal(ask("SELECT count(*) FROM measurement"), 1);
+}
+
+/* Nothing can be kept there, and nothing that is there is touched. */
+static void another_programs_table_of_that_name_is_left_alone(void **state) {
+    (void)state;
+    execute("CREATE TABLE measurement(x); INSERT INTO measurement VALUES(7);");
+    crumb_tuning *t;
+    crumb_error err = {0};
+    char note[256];
+    assert_int_equal(crumb_tuning_open(path, true, &t, note, &err), CRUMB_ERR_IO);
+    assert_non_null(strstr(err.message, "already exists"));
+    assert_null(t);
+    assert_int_equal(ask("SELECT x FROM measurement"), 7);
+    assert_int_equal(ask("PRAGMA user_version"), 0);
+}
+
 static crumb_status write_many(void *ctx, uint64_t i, crumb_error *err) {
     (void)ctx;
     crumb_tuning *t;
@@ -237,6 +338,9 @@ int main(void) {
         cmocka_unit_test_setup(pruning_keeps_the_best_and_other_devices, fresh),
         cmocka_unit_test_setup(damage_is_put_aside, fresh),
         cmocka_unit_test_setup(a_newer_schema_is_left_alone, fresh),
+        cmocka_unit_test_setup(an_older_database_loses_nothing, fresh),
+        cmocka_unit_test_setup(a_database_without_a_version_keeps_what_it_has, fresh),
+        cmocka_unit_test_setup(another_programs_table_of_that_name_is_left_alone, fresh),
         cmocka_unit_test_setup(writers_wait_for_each_other, fresh),
         cmocka_unit_test(knobs_are_read_by_name),
     };
