@@ -167,7 +167,7 @@ static crumb_status reads_codes(const crumb_cl_recorder *r, const crumb_op *op, 
         bool tuned;
         n = alike_from(r, op, i);
         crumb_cl_linear use = use_of(r, op, i, n, &(crumb_cl_source){0}, NULL);
-        CRUMB_TRY(crumb_cl_tuned_find(r->p->device, &use, crumb_cl_most_rows(r), &v, &tuned, err));
+        CRUMB_TRY(crumb_cl_tuned_find(r->p->device, &use, crumb_cl_most_rows(r), true, &v, &tuned, err));
         *out = !tuned || use.x == 8;
     }
     return CRUMB_OK;
@@ -368,9 +368,8 @@ static crumb_status choose(const crumb_cl_recorder *r, const crumb_op *op, uint3
     const bool may = may_fuse(r, op, first, n, from, gated);
     bool tuned;
     *use = use_of(r, op, first, n, from, gated);
-    CRUMB_TRY(crumb_cl_tuned_find(d, use, rows, out, &tuned, err));
-    if (tuned && (use->x == 8 || may)) return CRUMB_OK;
-    if (crumb_cl_untuned(d, use, rows, may, out)) return CRUMB_OK;
+    CRUMB_TRY(crumb_cl_tuned_find(d, use, rows, may, out, &tuned, err));
+    if (tuned || crumb_cl_untuned(d, use, rows, may, out)) return CRUMB_OK;
     return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "%s has no kernel for %s weights, %u x %u, in groups of %u", d->label,
                       crumb_type_get_info(w->type)->name, w->m, w->k, w->group);
 }

@@ -135,23 +135,24 @@ static crumb_kernel_info info(const crumb_kernel_machine *m, size_t kernel) {
 
 /* ---- problems ------------------------------------------------------------------------------------------------ */
 
-/* Whether a row, with knobs, works for a problem on a device with `target`. */
+/* Whether a row, with knobs, works for a problem on a device with `target`; and as plans of the device `d` take it,
+ * unless that is NULL. */
 static bool works(const crumb_cl_kernel *row, const char *knobs, const crumb_kernel_problem *p,
-                  const crumb_cl_target *target) {
+                  const crumb_cl_target *target, const crumb_device *d) {
     crumb_cl_variant v;
     if (row->op != CRUMB_CL_LINEAR || p->act == CRUMB_ACT_F32 || !crumb_problem_fits(p)) return false;
     const crumb_matrix w = crumb_problem_matrix(p);
     const crumb_trial_params params = crumb_problem_trial(p);
     if (!crumb_cl_variant_make(row, knobs, &v)) return false;
     const crumb_cl_linear use = crumb_cl_solo_use(&w, &params, v.x);
-    return crumb_cl_variant_fits(&v, &use, target);
+    return crumb_cl_variant_fits(&v, &use, target) && (!d || crumb_cl_tuned_allows(d, &v, &use, p->n, true));
 }
 
 static bool takes(const crumb_kernel_machine *m, size_t kernel, const crumb_kernel_problem *p) {
     if (!m) return false;
     crumb_cl_target target = m->most;
     target.bf16 = crumb_cl_suite_row(kernel)->bf16;
-    return works(crumb_cl_suite_row(kernel), "", p, &target);
+    return works(crumb_cl_suite_row(kernel), "", p, &target, NULL);
 }
 
 /* The row that a plan takes, and how; NULL: none. */
@@ -191,7 +192,7 @@ static void setting(const crumb_kernel_machine *m, size_t kernel, size_t number,
 static bool setting_takes(const crumb_kernel_machine *m, size_t kernel, const char *knobs,
                           const crumb_kernel_problem *p) {
     if (!m || (strstr(knobs, "registers=") && !crumb_cl_chooses_registers(m->d))) return false;
-    return works(crumb_cl_suite_row(kernel), knobs, p, &m->d->ladder);
+    return works(crumb_cl_suite_row(kernel), knobs, p, &m->d->ladder, m->d);
 }
 
 static void identify(const crumb_kernel_machine *m, char device[96], char target[32], char source[20]) {

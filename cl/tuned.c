@@ -36,20 +36,35 @@ static const crumb_cl_kernel *find_row(const char *name) {
     return NULL;
 }
 
+/* One row on a GPU: a launch less counts more than quantizing the row once for each work-group (Georganas, III-E:
+ * "best for N = 1"). A processor's work-groups come one after the other. */
+static bool fuses(const crumb_device *d, uint32_t n) {
+    return n == 1 && d->facts.is_gpu && !d->facts.is_cpu;
+}
+
+bool crumb_cl_tuned_allows(const crumb_device *d, const crumb_cl_variant *v, const crumb_cl_linear *use, uint32_t n,
+                           bool may_fuse) {
+    if (!may_fuse) return v->x == 8;
+    if (v->x == 32 && !crumb_cl_linear_scaled(&v->kernel)) return true;
+    crumb_cl_linear fused = *use;
+    fused.x = 32;
+    return !fuses(d, n) || !crumb_cl_linear_select(&fused, n, &d->ladder);
+}
+
 /* A database may come from anywhere: what it says is taken only where it works. What was found for fewer rows serves
  * more of them where its work-groups take as many. */
 static bool take(const crumb_device *d, const crumb_tuning_record *record, const crumb_cl_linear *use, uint32_t n,
-                 crumb_cl_variant *out) {
+                 bool may_fuse, crumb_cl_variant *out) {
     const crumb_cl_kernel *row = find_row(record->kernel);
     if (!row || n > row->max_n || !crumb_cl_variant_make(row, record->knobs, out)) return false;
     crumb_cl_linear mine = *use;
     mine.x = out->x;
     const bool enough = out->kernel.tokens >= n || out->kernel.tokens >= row->tokens;
-    return enough && crumb_cl_variant_fits(out, &mine, &d->ladder);
+    return enough && crumb_cl_variant_fits(out, &mine, &d->ladder) && crumb_cl_tuned_allows(d, out, use, n, may_fuse);
 }
 
-crumb_status crumb_cl_tuned_find(const crumb_device *d, crumb_cl_linear *use, uint32_t n, crumb_cl_variant *out,
-                                 bool *found, crumb_error *err) {
+crumb_status crumb_cl_tuned_find(const crumb_device *d, crumb_cl_linear *use, uint32_t n, bool may_fuse,
+                                 crumb_cl_variant *out, bool *found, crumb_error *err) {
     const crumb_matrix *w = use->w;
     crumb_tuning_key key = {.m = w->m, .k = w->k, .n = n, .group = w->group, .act = (uint32_t)use->act};
     crumb_tuning_record record;
@@ -58,15 +73,9 @@ crumb_status crumb_cl_tuned_find(const crumb_device *d, crumb_cl_linear *use, ui
     crumb_cl_tuned_identify(d, key.device, key.target, key.source);
     snprintf(key.weights, sizeof key.weights, "%s%u", w->codebook ? "c" : "u", w->bits);
     CRUMB_TRY(d->find_tuning(d->tuning, &key, &record, found, err));
-    *found = *found && take(d, &record, use, n, out);
+    *found = *found && take(d, &record, use, n, may_fuse, out);
     if (*found) use->x = out->x;
     return CRUMB_OK;
-}
-
-/* One row on a GPU: a launch less counts more than quantizing the row once for each work-group (Georganas, III-E:
- * "best for N = 1"). A processor's work-groups come one after the other. */
-static bool fuses(const crumb_device *d, uint32_t n) {
-    return n == 1 && d->facts.is_gpu && !d->facts.is_cpu;
 }
 
 const crumb_cl_kernel *crumb_cl_untuned(const crumb_device *d, crumb_cl_linear *use, uint32_t n, bool may_fuse,
