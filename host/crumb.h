@@ -114,7 +114,8 @@ typedef struct crumb_model_params {
                                            * prompt, and after it; 0: min(n_ctx_train, 4096), 512, 128 */
     bool explain;                         /* times are predicted also where there is no choice between devices */
     uint32_t n_batch;                     /* what placement is chosen for, too: most tokens evaluated at once; 0: 512 */
-    crumb_kv_type kv_type;                /* and how the context's keys and values will be kept */
+    crumb_kv_type kv_type;                /* and how the context's keys and values will be kept: `verify` checks a
+                                           * device's kernels with that, and not those of sessions with the other */
 } crumb_model_params;
 
 CRUMB_API crumb_model_params crumb_model_params_default(void);

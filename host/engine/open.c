@@ -75,12 +75,12 @@ static crumb_status try_session(crumb_model *m, crumb_error *err) {
 
 static crumb_status check_kernels(crumb_model *m, const crumb_model_params *params, crumb_error *err) {
     if (!*m->units[0].info.kernels || params->verify == CRUMB_VERIFY_NEVER) return CRUMB_OK;
-    if (params->verify == CRUMB_VERIFY_AUTO && crumb_engine_is_verified(m)) return CRUMB_OK;
-    crumb_engine_log(m, CRUMB_LOG_INFO, "checking the kernels of %s (%s) against the CPU's: %s", m->units[0].info.name,
-                     m->units[0].info.detail,
+    if (params->verify == CRUMB_VERIFY_AUTO && crumb_engine_is_verified(m, params->kv_type)) return CRUMB_OK;
+    crumb_engine_log(m, CRUMB_LOG_INFO, "checking the kernels of %s (%s) against the CPU's, %s cache: %s",
+                     m->units[0].info.name, m->units[0].info.detail, params->kv_type == CRUMB_KV_Q8 ? "q8" : "f16",
                      params->verify == CRUMB_VERIFY_AUTO ? "once for this driver and kind of model" : "as asked");
-    CRUMB_TRY(crumb_engine_verify(m, err));
-    crumb_engine_remember_verified(m);
+    CRUMB_TRY(crumb_engine_verify(m, params->kv_type, err));
+    crumb_engine_remember_verified(m, params->kv_type);
     return CRUMB_OK;
 }
 

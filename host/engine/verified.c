@@ -36,10 +36,10 @@ static uint64_t hash_network(const crumb_network *net) {
     return hash;
 }
 
-static void model_key(const crumb_model *m, char key[KEY_SIZE]) {
+static void model_key(const crumb_model *m, crumb_kv_type kv_type, char key[KEY_SIZE]) {
     const crumb_device_info *d = &m->units[0].info;
-    snprintf(key, KEY_SIZE, "crumb-verified 1\n%s\n%s\n%s\n%s\n%016" PRIx64 "\n", m->units[0].backend->name, d->detail,
-             d->kernels, d->target, hash_network(&m->net));
+    snprintf(key, KEY_SIZE, "crumb-verified 1\n%s\n%s\n%s\n%s\n%016" PRIx64 "\n%s", m->units[0].backend->name,
+             d->detail, d->kernels, d->target, hash_network(&m->net), kv_type == CRUMB_KV_Q8 ? "cache q8\n" : "");
 }
 
 static void device_key(const char *backend, const char *detail, const char *kernels, char key[KEY_SIZE]) {
@@ -72,15 +72,15 @@ static void remember(const char *key, const char *content) {
     crumb_cache_write(path, text, strlen(text), NULL);
 }
 
-bool crumb_engine_is_verified(const crumb_model *m) {
+bool crumb_engine_is_verified(const crumb_model *m, crumb_kv_type kv_type) {
     char key[KEY_SIZE], content[32];
-    model_key(m, key);
+    model_key(m, kv_type, key);
     return recall(key, content, sizeof content) && strcmp(content, "right") == 0;
 }
 
-void crumb_engine_remember_verified(const crumb_model *m) {
+void crumb_engine_remember_verified(const crumb_model *m, crumb_kv_type kv_type) {
     char key[KEY_SIZE];
-    model_key(m, key);
+    model_key(m, kv_type, key);
     remember(key, "right");
 }
 

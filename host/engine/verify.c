@@ -2,7 +2,6 @@
 
 #include "host/engine/shares.h"
 
-#include "host/base/half.h"
 #include "host/base/memory.h"
 #include "host/kernel/kv.h"
 #include "host/kernel/op.h"
@@ -38,6 +37,7 @@ typedef struct side {
 
 typedef struct verifier {
     const crumb_model *m;
+    crumb_kv_type kv_type;
     side gpu, cpu;
     crumb_graph graph; /* of the layer under way; its ops are the device's, unless layers are divided */
     size_t n_ops;      /* of either side */
@@ -352,7 +352,8 @@ static crumb_status begin_side(verifier *v, side *s) {
                           .n_ctx = N_CTX,
                           .n_head_kv = v->m->divided && h->num_key_value_heads > 1 ? crumb_share_heads(h, v->m->split)
                                                                                    : h->num_key_value_heads,
-                          .head_dim = h->head_dim};
+                          .head_dim = h->head_dim,
+                          .type = v->kv_type};
     uint64_t n_bytes;
     return s->backend->device.kv_create(s->device, &s->kv_params, &s->kv, &n_bytes, v->err);
 }
@@ -360,18 +361,6 @@ static crumb_status begin_side(verifier *v, side *s) {
 static void end_side(side *s) {
     drop_plan(s);
     if (s->kv) s->backend->device.kv_destroy(s->device, s->kv);
-}
-
-/* Keys and values up to 1/4: scores of all have a part in what a row makes of them. */
-static crumb_status make_past(verifier *v) {
-    const crumb_kv_range range = range_of(&v->gpu, 0);
-    const uint64_t n = crumb_kv_range_bytes(&v->gpu.kv_params, &range) / sizeof(uint16_t);
-    CRUMB_TRY(crumb_calloc(n, sizeof(uint16_t), "checking the device's kernels", &v->past, v->err));
-    for (uint64_t i = 0, noise = 1; i < n; i++) {
-        noise = noise * 6364136223846793005 + 1442695040888963407;
-        ((uint16_t *)v->past)[i] = crumb_f32_to_f16((float)(noise >> 40) * 0x1p-25f - 0.25f);
-    }
-    return CRUMB_OK;
 }
 
 static crumb_status make_inputs(verifier *v) {
@@ -384,7 +373,8 @@ static crumb_status make_inputs(verifier *v) {
         v->rows[i] = (crumb_row){.token = (int32_t)((i * 7919u + 1) % h->vocab_size),
                                  .position = i < BATCH ? i : POSITION,
                                  .wants_output = true};
-    return make_past(v);
+    const crumb_kv_range range = range_of(&v->gpu, 0);
+    return crumb_engine_make_past(&v->gpu.kv_params, &range, &v->past, v->err);
 }
 
 static crumb_status verify_all(verifier *v) {
@@ -401,8 +391,9 @@ static crumb_status verify_all(verifier *v) {
     return CRUMB_OK;
 }
 
-crumb_status crumb_engine_verify(crumb_model *m, crumb_error *err) {
+crumb_status crumb_engine_verify(crumb_model *m, crumb_kv_type kv_type, crumb_error *err) {
     verifier v = {.m = m,
+                  .kv_type = kv_type,
                   .gpu = {.backend = m->units[0].backend, .device = m->units[0].device},
                   .cpu = {.backend = &crumb_backend_cpu},
                   .tolerance = m->units[0].info.bf16 ? bf16_tolerance : tolerance,

@@ -1,5 +1,5 @@
 /* Whether a device's kernels compute what the CPU's do: each layer of a model on both, from the same input, in a batch
- * of a few rows, with the kernels that prompts get, and in one of a single row. */
+ * of a few rows, with the kernels that prompts get, and in one of a single row, with a KV cache of one type. */
 #ifndef CRUMB_ENGINE_VERIFY_H
 #define CRUMB_ENGINE_VERIFY_H
 
@@ -7,11 +7,17 @@
 
 /* Fails with VERIFY, naming the layer and the first op that differs, or as the device fails. Takes memory for one layer
  * at a time, a copy of its weights among it, and leaves the model's sessions alone. */
-crumb_status crumb_engine_verify(crumb_model *m, crumb_error *err);
+crumb_status crumb_engine_verify(crumb_model *m, crumb_kv_type kv_type, crumb_error *err);
+
+/* Keys and values up to about 1/4 by chance, as kv_write takes them, of a range of a cache with these parameters:
+ * scores of all have a part in what a row makes of them. The caller frees *out. */
+crumb_status crumb_engine_make_past(const crumb_kv_params *params, const crumb_kv_range *range, void **out,
+                                    crumb_error *err);
 
 /* What is known of a device's kernels from earlier runs, in files of the user's cache. A model is known by the kinds
- * and shapes of its ops, since these decide which kernels run. */
-bool crumb_engine_is_verified(const crumb_model *m);
-void crumb_engine_remember_verified(const crumb_model *m);
+ * and shapes of its ops, and by the type of its cache, since these decide which
+ * kernels run. */
+bool crumb_engine_is_verified(const crumb_model *m, crumb_kv_type kv_type);
+void crumb_engine_remember_verified(const crumb_model *m, crumb_kv_type kv_type);
 
 #endif

@@ -2,7 +2,8 @@
  * which computes, and a lie about what it knows. CRUMB_CLAIM=matrix: matrix instructions for sub-groups of 16 and 2D
  * block loads; dpas: the former alone; gpu: to be an integrated GPU; card: one with memory of its own; small: a card
  * with 1 GiB, of which it allocates a quarter at once; dots: that its dot products of bytes are sums of them, which
- * they are not; counts: that its work-groups count together, of which each counts for itself. */
+ * they are not; counts: that its work-groups count together, of which each counts for itself; q8-counts: the same in
+ * programs for a cache of bytes alone. */
 #include "tests/cl/layer.h"
 
 #include <stdlib.h>
@@ -56,14 +57,24 @@ static cl_int CL_API_CALL matrix_info(cl_device_id id, cl_device_info name, size
     return code;
 }
 
-/* Programs in which dot products of bytes, or counting, where they use them, give 0. */
+static const char no_dots[] = "#define dot_acc_sat_4x8packed_us_int(u, q, acc) (acc)\n"
+                              "#define dot_acc_sat_4x8packed_ss_int(u, q, acc) (acc)\n",
+                  no_counts[] = "#define atomic_fetch_add_explicit(count, n, order, scope) 0\n",
+                  no_q8_counts[] = "#if defined(KV) && KV == 8\n"
+                                   "#define atomic_fetch_add_explicit(count, n, order, scope) 0\n"
+                                   "#endif\n";
+
+/* What stands before programs: dot products of bytes, or counting, where they use them, give 0. NULL: nothing. */
+static const char *change_of(void) {
+    if (strcmp(claim_of, "dots") == 0) return no_dots;
+    if (strcmp(claim_of, "counts") == 0) return no_counts;
+    return strcmp(claim_of, "q8-counts") == 0 ? no_q8_counts : NULL;
+}
+
 static cl_program CL_API_CALL change_program(cl_context c, cl_uint n, const char **texts, const size_t *sizes,
                                              cl_int *code) {
     enum { MOST = 8 };
-    const char *all[MOST] = {strcmp(claim_of, "dots") == 0
-                                 ? "#define dot_acc_sat_4x8packed_us_int(u, q, acc) (acc)\n"
-                                   "#define dot_acc_sat_4x8packed_ss_int(u, q, acc) (acc)\n"
-                                 : "#define atomic_fetch_add_explicit(count, n, order, scope) 0\n"};
+    const char *all[MOST] = {change_of()};
     if (n >= MOST || sizes) abort(); /* crumb's are a few strings that end with NUL */
     memcpy((void *)(all + 1), (const void *)texts, n * sizeof *texts);
     return below->clCreateProgramWithSource(c, n + 1, all, NULL, code);
@@ -72,7 +83,7 @@ static cl_program CL_API_CALL change_program(cl_context c, cl_uint n, const char
 static void layer_take(void) {
     const char *set = getenv("CRUMB_CLAIM");
     if (set) claim_of = set;
-    if (strcmp(claim_of, "dots") == 0 || strcmp(claim_of, "counts") == 0)
+    if (change_of())
         layer_own.clCreateProgramWithSource = change_program;
     else
         layer_own.clGetDeviceInfo = strcmp(claim_of, "small") == 0                                     ? small_info

@@ -7,6 +7,7 @@ import os
 import subprocess
 import tempfile
 import unittest
+from pathlib import Path
 
 from system_loader import under_layer
 
@@ -67,6 +68,25 @@ class Claims(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (6, ""), done.stderr)
         for rung in ("dp4a", "portable"):
             self.assertRegex(done.stderr, f"with its kernels '{rung}': layer 0 differs .* with 1 row, first at attention")
+
+    def test_a_cache_of_bytes(self):
+        """Kernels of the other type of cache are checked by themselves: that those of f16 are right says nothing of them."""
+        self.environment |= {"CRUMB_CLAIM": "gpu", "CL_CONFIG_CPU_VECTORIZER_MODE": "1"}
+        q8 = ("--device", "gpu0", "--kv-cache", "q8")
+        right = self.crumb(*q8, "-v")
+        self.assertEqual(right.returncode, 0, right.stderr)
+        self.assertRegex(right.stderr, "against the CPU's, q8 cache: once .*\n(.*\n)*.*they agree")
+        self.assertEqual(right.stdout, self.crumb("--device", "cpu", "--kv-cache", "q8").stdout)
+        self.assertNotIn("against the CPU's", self.crumb(*q8, "-v").stderr)
+        self.environment |= {"CRUMB_CLAIM": "q8-counts", "XDG_CACHE_HOME": str(Path(self.folder.name, "another"))}
+        for _ in range(2):
+            f16 = self.crumb("--device", "gpu0", "-v")
+            self.assertEqual(f16.returncode, 0, f16.stderr)
+        self.assertNotIn("against the CPU's", f16.stderr)
+        wrong = self.crumb(*q8)
+        self.assertEqual((wrong.returncode, wrong.stdout), (6, ""), wrong.stderr)
+        for rung in ("dp4a", "portable"):
+            self.assertRegex(wrong.stderr, f"with its kernels '{rung}': layer 0 differs .* with 1 row, first at attention")
 
     def test_no_block_loads(self):
         """Matrix instructions in sub-groups of 16 without 2D block loads: only kernels that do without are tried."""
