@@ -7,11 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* It may be gone since it was asked, or the drivers' order may be another. */
+/* Whether the device says of itself what it said when it was asked: nothing, where that fails. */
+static bool says(cl_device_id id, cl_device_info what, const char *then) {
+    char text[2048] = "", now[CRUMB_CL_TEXT];
+    if (clGetDeviceInfo(id, what, sizeof text - 1, text, NULL) != CL_SUCCESS) text[0] = 0;
+    crumb_cl_clean_text(text, now);
+    return strcmp(now, then) == 0;
+}
+
+/* It may be gone since it was asked, the drivers' order may be another, or a driver's library, which the .icd file only
+ * names: what has been built and checked is another driver's then. */
 bool crumb_cl_driver_find(crumb_device *d) {
     cl_platform_id platforms[16];
     cl_device_id ids[CRUMB_CL_MAX_DEVICES];
-    char text[2048] = "", name[CRUMB_CL_TEXT];
     cl_uint n_platforms = 0, n_ids = 0;
     const crumb_cl_facts *f = &d->facts;
     if (!d->driver) d->driver = calloc(1, sizeof *d->driver);
@@ -23,9 +31,7 @@ bool crumb_cl_driver_find(crumb_device *d) {
         f->device >= n_ids || f->device >= CRUMB_CL_MAX_DEVICES)
         return false;
     d->driver->id = ids[f->device];
-    if (clGetDeviceInfo(d->driver->id, CL_DEVICE_NAME, sizeof text - 1, text, NULL) != CL_SUCCESS) return false;
-    crumb_cl_clean_text(text, name);
-    return strcmp(name, f->name) == 0;
+    return says(d->driver->id, CL_DEVICE_NAME, f->name) && says(d->driver->id, CL_DRIVER_VERSION, f->driver);
 }
 
 /* A function of an extension, into a pointer to it; false: the platform has none. A pointer to a function and one to

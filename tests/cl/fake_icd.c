@@ -6,7 +6,7 @@
  *     FAKE_LIES      an Intel GPU with every extension and none of their functions, which cannot make a context
  *     FAKE_SMALL     an Intel GPU of another name with 512 bytes of memory
  * clGetDeviceInfo fails with CL_OUT_OF_RESOURCES for what FAKE_REFUSES lists by number, as in ",0x1027,0x102b,". A GPU
- * says that it shares the host's memory where FAKE_INTEGRATED is its name. */
+ * says that it shares the host's memory where FAKE_INTEGRATED is its name. FAKE_VERSION is the driver's, else "1.0". */
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
@@ -66,7 +66,8 @@ static cl_int CL_API_CALL device_ids(cl_platform_id p, cl_device_type type, cl_u
 static cl_int CL_API_CALL device_info(cl_device_id d, cl_device_info what, size_t size, void *out, size_t *n) {
     (void)d;
     char number[16];
-    const char *refused = getenv("FAKE_REFUSES"), *integrated = getenv("FAKE_INTEGRATED");
+    const char *refused = getenv("FAKE_REFUSES"), *integrated = getenv("FAKE_INTEGRATED"),
+               *version = getenv("FAKE_VERSION");
     snprintf(number, sizeof number, ",0x%x,", (unsigned)what);
     if (refused && strstr(refused, number)) return CL_OUT_OF_RESOURCES;
     const cl_device_type type = CL_DEVICE_TYPE_GPU;
@@ -82,7 +83,7 @@ static cl_int CL_API_CALL device_info(cl_device_id d, cl_device_info what, size_
     switch (what) {
     case CL_DEVICE_NAME: return give_text(FAKE_NAME, size, out, n);
     case CL_DEVICE_VENDOR: return give_text("Intel(R) Corporation", size, out, n);
-    case CL_DRIVER_VERSION: return give_text("1.0", size, out, n);
+    case CL_DRIVER_VERSION: return give_text(version ? version : "1.0", size, out, n);
     case CL_DEVICE_VERSION: return give_text("OpenCL 3.0", size, out, n);
     case CL_DEVICE_EXTENSIONS:
         return give_text("cl_khr_fp16 cl_intel_unified_shared_memory cl_khr_integer_dot_product", size, out, n);

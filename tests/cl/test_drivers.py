@@ -138,6 +138,18 @@ class Drivers(unittest.TestCase):
         self.assert_cpu_serves(r"gpu0 \(Fake\?Arc\) cannot run this model: .*CL_DEVICE_NOT_AVAILABLE")
         self.assert_gpu_fails(4, "creating a context failed: CL_DEVICE_NOT_AVAILABLE")
 
+    def test_a_library_that_was_replaced(self):
+        """Nothing that the kept answer depends on says so, but the driver's version when the device is opened: drivers are asked
+        again, and what was built and checked with the one before is not taken for this one's."""
+        self.install("lies")
+
+        def version():
+            return json.loads(self.crumb("devices", "--json").stdout)["devices"][1]["driver"].split()[-1]
+
+        self.assertEqual(version(), "1.0")
+        self.assert_gpu_fails(4, "creating a context failed: CL_DEVICE_NOT_AVAILABLE", FAKE_VERSION="2.0")
+        self.assertEqual(version(), "2.0")
+
     def test_queries_that_fail(self):
         """What crumb cannot do without and is not told is named, and asked again the next time. That is not what it would say of
         a device that answers no, or 0."""
