@@ -141,7 +141,7 @@ def loops_of_tier(tier):
 
 def rows(build, mca, cpus):
     for tier in DOT:
-        paths = glob.glob(os.path.join(build, "**", "cpu", tier, "*.c.o"), recursive=True)
+        paths = glob.glob(os.path.join(build, "CMakeFiles", "*", "cpu", tier, "*.c.o"))  # not those of other builds below
         found = {os.path.basename(path)[:-len(".c.o")]: functions(path) for path in paths}
         for source, name, bits, form, counted, each in loops_of_tier(tier):
             n, body = hot_loop(found.get(source, {}).get(name, []), counted)
@@ -168,7 +168,7 @@ def attention_loop(code, widen, dot, queries):
 
 def attention_rows(build, mca, cpus):
     for tier in DOT:
-        for path in glob.glob(os.path.join(build, "**", "cpu", tier, "attention.c.o"), recursive=True):
+        for path in glob.glob(os.path.join(build, "CMakeFiles", "*", "cpu", tier, "attention.c.o")):
             found = functions(path)
             for cache, name, widen, dot in ATTENTION:
                 for queries in (1, 2, 3, 4, 6):
