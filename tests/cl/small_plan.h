@@ -36,6 +36,12 @@ static int find_target(int argc, char **argv, const char *program) {
     return 77;
 }
 
+/* Whether n rows are quantized by what reads them whatever is said to be best: one on a GPU, as Level Zero's here are.
+ */
+static inline bool fuses_always(uint32_t n) {
+    return n == 1 && strncmp(target, "ze:", 3) == 0;
+}
+
 /* ---- launches ------------------------------------------------------------------------------------------------ */
 
 /* Of the plan that was recorded last: all, and those that are norms, orders of columns, gates, and nothing but
