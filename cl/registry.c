@@ -143,7 +143,7 @@ static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
         return false; /* rows as surfaces */
     if (kernel->x == 32 && sum_blocks(kernel) * 8u < kernel->tokens * (uint32_t)FED) return false;
     /* In local memory, by each work-group for all its tile-rows, which are two operands in sub-groups of 8. */
-    if (kernel->x != 32 && use->x == 32 && kernel->tiles * (CRUMB_TILE_ROWS / kernel->sub_group) < FED) return false;
+    if (kernel->x != 32 && use->x == 32 && kernel->tiles * CRUMB_TILE_ROWS < FED * kernel->sub_group) return false;
     if (group && (kernel->slices > 1 || !kernel->groups || k / group < 2)) return false;
     if (staged(kernel) && (group < CRUMB_TILE_K || use->x == 32)) return false;
     if ((kernel->bits == 5 || kernel->bits == 6) && !group) return false;        /* no format has rows of one scale */

@@ -105,7 +105,7 @@ typedef struct kernels_sample {
 } kernels_sample;
 
 /* Fails with MEMORY. Destroyed by the caller in any case. */
-crumb_status kernels_sample_create(const kernels_sample_params *params, kernels_sample *out, crumb_error *err);
+crumb_status kernels_sample_create(const kernels_sample_params *sample, kernels_sample *out, crumb_error *err);
 void kernels_sample_destroy(kernels_sample *sample);
 /* Compares what a kernel computes with what is expected. Fails with MEMORY or DEVICE; a wrong result is no failure but
  * out->ok false. */
