@@ -68,7 +68,7 @@ static bool staged(const crumb_cl_kernel *kernel) {
     return kernel->form == CRUMB_CL_GEMM && kernel->tokens == 64;
 }
 
-/* gemv.cl's N_PARTIALS: groups whose sums lie in local memory at once, up to 32 KB of them. */
+/* gemv.cl's N_PARTIALS: groups whose sums lie in local memory at once, up to its SUM_BYTES of them. */
 static uint64_t gemv_partials(const crumb_cl_kernel *kernel, uint32_t group, uint32_t k) {
     const uint64_t of_step = step_k_of(kernel) / group, of_round = of_step * kernel->slices, sum_bytes = 32768;
     const uint64_t round_bytes = of_round * CRUMB_TILE_ROWS * sizeof(int32_t) * kernel->tokens * kernel->tiles;

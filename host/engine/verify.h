@@ -15,8 +15,7 @@ crumb_status crumb_engine_make_past(const crumb_kv_params *params, const crumb_k
                                     crumb_error *err);
 
 /* What is known of a device's kernels from earlier runs, in files of the user's cache. A model is known by the kinds
- * and shapes of its ops, and by the type of its cache, since these decide which
- * kernels run. */
+ * and shapes of its ops, and by the type of its cache, since these decide which kernels run. */
 bool crumb_engine_is_verified(const crumb_model *m, crumb_kv_type kv_type);
 void crumb_engine_remember_verified(const crumb_model *m, crumb_kv_type kv_type);
 

@@ -2,7 +2,7 @@
 """What Intel's compiler makes of the linear kernels: compiles them with ocloc, reads the binaries and judges.
 
 usage: machine_code.py LIST_VARIANTS [--all]   fails where a rule below is broken: for one device of each kind, and
-                                               2 bits, and gemm.cl with int8 activations, for all; --all: everything for all (some 4600 compilations)
+                                               2 bits, and gemm.cl with int8 activations, for all; --all: everything for all (some 5900 compilations)
 
 LIST_VARIANTS is the program of list_variants.c. Rules, per variant and device, of every kernel:
     it builds; the binary has matrix instructions exactly where its rung says so; nothing spills (no scratch memory)
