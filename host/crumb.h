@@ -115,7 +115,8 @@ typedef struct crumb_model_params {
     bool explain;                         /* times are predicted also where there is no choice between devices */
     uint32_t n_batch;                     /* what placement is chosen for, too: most tokens evaluated at once; 0: 512 */
     crumb_kv_type kv_type;                /* and how the context's keys and values will be kept: `verify` checks a
-                                           * device's kernels with that, and not those of sessions with the other */
+                                           * device's kernels with that here, so that simpler ones can take their place,
+                                           * and with the other when the first session asks for it */
 } crumb_model_params;
 
 CRUMB_API crumb_model_params crumb_model_params_default(void);

@@ -51,7 +51,12 @@ struct crumb_model {
         char *path, *spec;
         char *cpu_kind, *balance, *tuning;
         int n_threads;
-    } origin;                /* substitute.h */
+    } origin; /* substitute.h */
+    struct {
+        crumb_verify asked;
+        bool right[2]; /* with an f16 cache, a q8 one */
+        crumb_lock *lock;
+    } checks;                /* of the device's kernels: crumb_engine_check_kernels */
     crumb_model *substitute; /* NULL: no device has failed */
     crumb_lock *substitute_lock;
 };

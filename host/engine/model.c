@@ -62,6 +62,7 @@ void crumb_model_close(crumb_model *m) {
     crumb_tokenizer_close(m->tokenizer);
     free(m->chat_template);
     crumb_engine_advice_free(m->advice);
+    crumb_lock_destroy(m->checks.lock);
     free(m->net.layers);
     free(m->places);
     free(m);

@@ -64,23 +64,13 @@ static const char *named_target(const crumb_model_params *params) {
 }
 
 /* Recording the smallest session's plans finds out whether the device has kernels for all of a model's ops. */
-static crumb_status try_session(crumb_model *m, crumb_error *err) {
+static crumb_status try_session(crumb_model *m, crumb_kv_type kv_type, crumb_error *err) {
     crumb_session_params params = crumb_session_params_default();
     crumb_session *session;
     params.n_ctx = params.n_batch = 16;
+    params.kv_type = kv_type;
     CRUMB_TRY(crumb_session_create(m, &params, &session, err));
     crumb_session_destroy(session);
-    return CRUMB_OK;
-}
-
-static crumb_status check_kernels(crumb_model *m, const crumb_model_params *params, crumb_error *err) {
-    if (!*m->units[0].info.kernels || params->verify == CRUMB_VERIFY_NEVER) return CRUMB_OK;
-    if (params->verify == CRUMB_VERIFY_AUTO && crumb_engine_is_verified(m, params->kv_type)) return CRUMB_OK;
-    crumb_engine_log(m, CRUMB_LOG_INFO, "checking the kernels of %s (%s) against the CPU's, %s cache: %s",
-                     m->units[0].info.name, m->units[0].info.detail, params->kv_type == CRUMB_KV_Q8 ? "q8" : "f16",
-                     params->verify == CRUMB_VERIFY_AUTO ? "once for this driver and kind of model" : "as asked");
-    CRUMB_TRY(crumb_engine_verify(m, params->kv_type, err));
-    crumb_engine_remember_verified(m, params->kv_type);
     return CRUMB_OK;
 }
 
@@ -133,11 +123,13 @@ static crumb_status open_with(const opening *o, const char *target, const char *
     m->advice = o->advice;
     m->units[0].backend = o->choice.device.backend;
     m->n_units = 1;
-    crumb_status status = open_device(m, params, target, err);
+    m->checks.asked = params->verify;
+    crumb_status status = crumb_lock_create(&m->checks.lock, err);
+    if (status == CRUMB_OK) status = open_device(m, params, target, err);
     if (status == CRUMB_OK) status = o->kind->load(m, o->source, params, err);
     if (status == CRUMB_OK && m->units[0].backend != &crumb_backend_cpu) {
-        status = check_kernels(m, params, err);
-        if (status == CRUMB_OK && o->choice.automatic) status = try_session(m, err);
+        status = crumb_engine_check_kernels(m, params->kv_type, err);
+        if (status == CRUMB_OK && o->choice.automatic) status = try_session(m, params->kv_type, err);
         *found = find_fault(&m->units[0], status);
     }
     if (why) remember_rung(m, target, why, status, found);

@@ -1,5 +1,6 @@
 #include "host/engine/pipeline.h"
 #include "host/engine/substitute.h"
+#include "host/engine/verify.h"
 
 #include "host/base/memory.h"
 #include "host/base/thread.h"
@@ -59,6 +60,13 @@ static crumb_status ban_end_tokens(crumb_session *s, crumb_error *err) {
     return CRUMB_OK;
 }
 
+/* With another type of cache than the model was opened for. */
+static crumb_status check_kernels(crumb_session *s, crumb_error *err) {
+    const crumb_status status = crumb_engine_check_kernels(s->model, s->params.kv_type, err);
+    if (status != CRUMB_ERR_VERIFY) return status;
+    return crumb_fail_prefix(err, status, "a model that is opened for this type of cache would get simpler kernels");
+}
+
 static crumb_status set_up(crumb_session *s, crumb_error *err) {
     const crumb_session_params *p = &s->params;
     crumb_sampler_params sampling = {.temperature = p->temperature,
@@ -70,6 +78,7 @@ static crumb_status set_up(crumb_session *s, crumb_error *err) {
                                      .seed = p->seed};
     CRUMB_TRY(crumb_sampler_init(&s->sampler, &sampling, s->model->net.hparams.vocab_size, err));
     CRUMB_TRY(ban_end_tokens(s, err));
+    CRUMB_TRY(check_kernels(s, err));
     CRUMB_TRY(crumb_pipeline_create(s->model, p, &s->pipeline, err));
     CRUMB_TRY(crumb_calloc(p->n_batch, sizeof *s->rows, "the batch", (void **)&s->rows, err));
     return crumb_calloc(p->n_ctx, sizeof *s->tokens, "the context", (void **)&s->tokens, err);

@@ -72,16 +72,32 @@ static void remember(const char *key, const char *content) {
     crumb_cache_write(path, text, strlen(text), NULL);
 }
 
-bool crumb_engine_is_verified(const crumb_model *m, crumb_kv_type kv_type) {
+static bool is_verified(const crumb_model *m, crumb_kv_type kv_type) {
     char key[KEY_SIZE], content[32];
     model_key(m, kv_type, key);
     return recall(key, content, sizeof content) && strcmp(content, "right") == 0;
 }
 
-void crumb_engine_remember_verified(const crumb_model *m, crumb_kv_type kv_type) {
+static crumb_status check(crumb_model *m, crumb_kv_type kv_type, crumb_error *err) {
     char key[KEY_SIZE];
+    const bool once = m->checks.asked == CRUMB_VERIFY_AUTO, q8 = kv_type == CRUMB_KV_Q8;
+    if (m->checks.right[q8] || (once && is_verified(m, kv_type))) return CRUMB_OK;
+    crumb_engine_log(m, CRUMB_LOG_INFO, "checking the kernels of %s (%s) against the CPU's, %s cache: %s",
+                     m->units[0].info.name, m->units[0].info.detail, q8 ? "q8" : "f16",
+                     once ? "once for this driver and kind of model" : "as asked");
+    CRUMB_TRY(crumb_engine_verify(m, kv_type, err));
+    m->checks.right[q8] = true;
     model_key(m, kv_type, key);
     remember(key, "right");
+    return CRUMB_OK;
+}
+
+crumb_status crumb_engine_check_kernels(crumb_model *m, crumb_kv_type kv_type, crumb_error *err) {
+    if (!*m->units[0].info.kernels || m->checks.asked == CRUMB_VERIFY_NEVER) return CRUMB_OK;
+    crumb_lock_take(m->checks.lock);
+    const crumb_status status = check(m, kv_type, err);
+    crumb_lock_release(m->checks.lock);
+    return status;
 }
 
 /* A line with the target, then what was wrong. */

@@ -14,9 +14,9 @@ crumb_status crumb_engine_verify(crumb_model *m, crumb_kv_type kv_type, crumb_er
 crumb_status crumb_engine_make_past(const crumb_kv_params *params, const crumb_kv_range *range, void **out,
                                     crumb_error *err);
 
-/* What is known of a device's kernels from earlier runs, in files of the user's cache. A model is known by the kinds
- * and shapes of its ops, and by the type of its cache, since these decide which kernels run. */
-bool crumb_engine_is_verified(const crumb_model *m, crumb_kv_type kv_type);
-void crumb_engine_remember_verified(const crumb_model *m, crumb_kv_type kv_type);
+/* Verifies, on a GPU, where m->checks asks for it and neither this model nor, unless it is asked for each time, one of
+ * an earlier run (in files of the user's cache) has been found right with such a cache. A model is known by the kinds
+ * and shapes of its ops, and by the type of its cache, since these decide which kernels run. Of any thread. */
+crumb_status crumb_engine_check_kernels(crumb_model *m, crumb_kv_type kv_type, crumb_error *err);
 
 #endif

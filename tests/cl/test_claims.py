@@ -12,6 +12,7 @@ from pathlib import Path
 from system_loader import under_layer
 
 COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ["CRUMB_CLAIMS_LAYER"]
+SESSIONS = os.environ["CRUMB_SESSIONS"]
 
 
 class Claims(unittest.TestCase):
@@ -87,6 +88,22 @@ class Claims(unittest.TestCase):
         self.assertEqual((wrong.returncode, wrong.stdout), (6, ""), wrong.stderr)
         for rung in ("dp4a", "portable"):
             self.assertRegex(wrong.stderr, f"with its kernels '{rung}': layer 0 differs .* with 1 row, first at attention")
+
+    def sessions(self):
+        """What sessions_of_caches.c prints, but for plans."""
+        text = subprocess.run([SESSIONS], env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                              timeout=600, check=True).stdout
+        return "".join(line for line in text.splitlines(True) if ": a plan for " not in line)
+
+    def test_sessions_with_another_cache(self):
+        """Of a model that is open for f16: the first with q8 checks its kernels, and only that fails where they are wrong."""
+        self.environment |= {"CRUMB_CLAIM": "gpu", "CL_CONFIG_CPU_VECTORIZER_MODE": "1"}
+        fine = "session 0: ok\nsession 1: ok\nsession 2: ok\nsession 3: ok\n"
+        self.assertRegex(self.sessions(), f"^.* f16 cache: once .*\nthey agree.*\n.* q8 cache: once .*\nthey agree.*\n{fine}$")
+        self.assertEqual(self.sessions(), fine)
+        self.environment |= {"CRUMB_CLAIM": "q8-counts", "XDG_CACHE_HOME": str(Path(self.folder.name, "another"))}
+        wrong = ".* q8 cache: once .*\nsession {}: a model that is opened for this type of cache would get simpler kernels: .*layer 0 differs .*\n"
+        self.assertRegex(self.sessions(), f"{wrong.format(0)}{wrong.format(1)}session 2: ok\nsession 3: ok\n$")
 
     def test_no_block_loads(self):
         """Matrix instructions in sub-groups of 16 without 2D block loads: only kernels that do without are tried."""

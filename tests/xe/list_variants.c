@@ -15,20 +15,24 @@ static const struct {
     uint32_t group, act_group, x;
     uint32_t super_group; /* with mins, as 2-bit K-quants have it */
     bool wide;            /* f32 scales and mins, as GPTQ's weights have them */
-    bool codes; /* of kernels that take codes as they lie alone: not of linear.cl, where it costs what it costs
-                 * in the others */
+    uint32_t input;       /* what a kernel quantizes: INPUT of common.cl */
+    bool ordered;         /* and ORDER */
 } layers[] = {
-    {"row", CRUMB_ACT_ROW, 4096, 0, 8, 0, false, false},         /* one scale per row: ternary models */
-    {"row-fused", CRUMB_ACT_ROW, 4096, 0, 32, 0, false, false},  /* quantized by every work-group */
-    {"group128", CRUMB_ACT_GROUP, 128, 128, 8, 0, false, false}, /* scales of 128 on both sides */
-    {"group128-mins", CRUMB_ACT_GROUP, 128, 128, 8, 0, true, true},
-    {"group128-fused", CRUMB_ACT_GROUP, 128, 128, 32, 0, false, true},
-    {"group64", CRUMB_ACT_GROUP, 64, 64, 8, 0, false, true},
-    {"group32", CRUMB_ACT_GROUP, 32, 32, 8, 0, false, false},
-    {"group32-mins", CRUMB_ACT_GROUP, 32, 32, 8, 256, false, true}, /* 4-bit K-quants */
-    {"group32-fused", CRUMB_ACT_GROUP, 32, 32, 32, 0, false, true},
-    {"group16", CRUMB_ACT_GROUP, 16, 16, 8, 256, false, false},
-    {"group16-wide", CRUMB_ACT_GROUP, 16, 16, 8, 0, true, false},
+    {"row", CRUMB_ACT_ROW, 4096, 0, 8, 0, false, 0, false},              /* one scale per row: ternary models */
+    {"row-fused", CRUMB_ACT_ROW, 4096, 0, 32, 0, false, 0, false},       /* quantized by every work-group */
+    {"row-fused-order", CRUMB_ACT_ROW, 4096, 0, 32, 0, false, 1, true},  /* a norm's columns, in another order */
+    {"row-fused-gated", CRUMB_ACT_ROW, 4096, 0, 32, 0, false, 2, false}, /* the product of a gate */
+    {"group128", CRUMB_ACT_GROUP, 128, 128, 8, 0, false, 0, false},      /* scales of 128 on both sides */
+    {"group128-mins", CRUMB_ACT_GROUP, 128, 128, 8, 0, true, 0, false},
+    {"group128-fused", CRUMB_ACT_GROUP, 128, 128, 32, 0, false, 0, false},
+    {"group128-fused-order", CRUMB_ACT_GROUP, 128, 128, 32, 0, true, 1, true}, /* GPTQ with act-order */
+    {"group128-fused-gated", CRUMB_ACT_GROUP, 128, 128, 32, 0, true, 2, true},
+    {"group64", CRUMB_ACT_GROUP, 64, 64, 8, 0, false, 0, false},
+    {"group32", CRUMB_ACT_GROUP, 32, 32, 8, 0, false, 0, false},
+    {"group32-mins", CRUMB_ACT_GROUP, 32, 32, 8, 256, false, 0, false}, /* 4-bit K-quants */
+    {"group32-fused", CRUMB_ACT_GROUP, 32, 32, 32, 0, false, 0, false},
+    {"group16", CRUMB_ACT_GROUP, 16, 16, 8, 256, false, 0, false},
+    {"group16-wide", CRUMB_ACT_GROUP, 16, 16, 8, 0, true, 0, false},
 };
 
 /* Of one matrix, or several in one launch. */
@@ -38,7 +42,8 @@ static const struct {
 } parts[] = {{"", 1, 0}, {"-qkv", 3, 0}, {"-gate", 2, 1}};
 
 /* Kernels for values in bf16 are the others but at both ends: in how they read what they quantize, and what they write.
- * Smaller groups are as 128 is with several parts. */
+ * What a kernel quantizes, and in which order, is read before its loop: of one matrix. A gate's two loops are more than
+ * what three matrices of small groups have. */
 static void print_variant(const crumb_cl_kernel *kernel, size_t layer, size_t part) {
     static const int8_t entries[CRUMB_CODEBOOK_ENTRIES] = {0};
     static const uint16_t some_supers[1];
@@ -57,13 +62,16 @@ static void print_variant(const crumb_cl_kernel *kernel, size_t layer, size_t pa
                                  .act_group = layers[layer].act_group,
                                  .n_parts = parts[part].n,
                                  .gated = parts[part].gated,
-                                 .x = layers[layer].x};
+                                 .x = layers[layer].x,
+                                 .input = layers[layer].input,
+                                 .ordered = layers[layer].ordered};
     const uint32_t local_kb = kernel->sub_group == 16 ? 128 : 64; /* of Xe2 and later; of those before */
     const crumb_cl_target target = {kernel->rung, kernel->sub_group, local_kb << 10, 1024, 0, kernel->bf16, false,
                                     false};
     if (kernel->bf16 && layers[layer].x == 8) return;
-    if (layers[layer].codes && kernel->form == CRUMB_CL_PLAIN) return;
-    if (part && (kernel->bf16 || kernel->rung == CRUMB_CL_PORTABLE || layers[layer].group < 128)) return;
+    if ((part || layers[layer].input) && (kernel->bf16 || kernel->rung == CRUMB_CL_PORTABLE)) return;
+    if (part && layers[layer].input) return;
+    if (part == 1 && layers[layer].group < 128) return;
     if (!crumb_cl_linear_fits(kernel, &use, &target)) return;
     crumb_cl_linear_options(kernel, &use, options);
     printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\t%s%s\t%s\t%s\t%s %s%s\n", kernel->name,

@@ -2,7 +2,8 @@
 """What Intel's compiler makes of the linear kernels: compiles them with ocloc, reads the binaries and judges.
 
 usage: machine_code.py LIST_VARIANTS [--all]   fails where a rule below is broken: for one device of each kind, and
-                                               2 bits, and gemm.cl with int8 activations, for all; --all: everything for all (some 5900 compilations)
+                                               2 bits, and gemm.cl with int8 activations, for all; --all: everything, for all or, of layers that
+                                               are seldom(), one of each kind (some 8700 compilations)
 
 LIST_VARIANTS is the program of list_variants.c. Rules, per variant and device, of every kernel:
     it builds; the binary has matrix instructions exactly where its rung says so; nothing spills (no scratch memory)
@@ -55,10 +56,11 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crumb" / "ocloc"
 SMALL_GROUPS = ("group64", "group32", "group16")
 ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
-# Which have no double precision, and by Level Zero's driver no correctly rounded division; OpenCL's has one for dg2, which takes
-# fewer instructions than what stands in for it here.
+# Which have no double precision, and by Level Zero's driver no correctly rounded division. OpenCL's has one for dg2.
 ROUGH = ("dg2", "tgllp")
-DEVICES = {("dp4a", 0): ["mtl", "tgllp"], 16: ["bmg", "lnl", "ptl"], 8: ["dg2", "arl-h"]}
+DIVIDES = "dg2+divide"  # dg2 by OpenCL's driver
+# Of dp4a's the first takes the most instructions.
+DEVICES = {("dp4a", 0): ["tgllp", "mtl"], 16: ["bmg", "lnl", "ptl"], 8: ["dg2", "arl-h"]}
 
 
 # Attention on matrix instructions, by sub-groups: (with keys, with values). Many rows, beside each matrix instruction; f16
@@ -77,7 +79,7 @@ SPLIT_Q8_BUDGETS = {16: ((6.2, 0.36), (6.3, 1.03)), 8: ((9.3, 0.9), (9.4, 1.83))
 # Groups count as they do where scales have mins, and where each work-group quantizes, whichever takes more.
 FEW_LAYERS = ("row", "row-fused", "group128", "group64", "group32")
 FEW_BUDGETS = {(16, 2): {1: (1.12, 2.6, 5.2, 6.6, None), 2: (0.6, 1.35, 2.15, 2.3, 4.8), 3: (0.46, 0.96, 1.83, 2.3, None),
-                         4: (0.46, 0.82, 1.2, 1.3, 2.5), 8: (0.4, 0.56, 0.71, 0.77, 1.35)},
+                         4: (0.46, 0.82, 1.2, 1.3, 2.5), 8: (0.4, 0.56, 0.72, 0.77, 1.35)},
                (16, 4): {1: (0.98, 1.7, 6, 9.75, None), 2: (0.53, 0.88, 2.03, 2.9, 5.6), 3: (0.51, 0.75, 2.2, 3.45, None),
                          4: (0.46, 0.62, 1.16, 1.6, 2.95), 8: (0.23, 0.31, 0.58, 0.81, 1.5)},
                (8, 2): {1: (3.5, 2.9, 6.7, 9.9, None), 2: (3.85, 3.2, 5, 6.2, 8.45), 3: (2.65, 2.65, 3.75, 4.8, None),
@@ -94,12 +96,17 @@ MINS = 2.25  # gemm.cl in groups of 128, beside each matrix instruction: a produ
 # are 64 bits). One row is split into its terms where it is read: f16, and bf16, of which rounding takes instructions.
 DENSE_BUDGETS = {16: {"f16": (1.75, 2.25), "bf16": (3.6, 4.25), 2: (1.3, 1.45), 4: (1.3, 1.45), 8: (0.75, 0.82)},
                  8: {"f16": (7.6, 8.9), "bf16": (10.8, 13), 2: (3.5, 5.2), 4: (3.5, 5.2), 8: (2.6, 4.2)}}
-# Beside each dp4a of linear.cl, by what makes its operand, and by rows of activations: with row scales, in groups of 128, 32, 16.
-DP4A_GROUPS = ("row", "group128", "group32", "group16")
-DP4A_BUDGETS = {"mask": {1: (3, 5.5, 12.4, 19.1), 4: (1.5, 2.6, 6.1, 9), 8: (1.2, 1.2, 4.6, 6.7)},
-                "split": {1: (6.5, 8.2, 14.8, 21.5), 4: (2.3, 3.3, 6.9, 9.7), 8: (1.5, 1.6, 5, 7.1)},
-                "codebook": {1: (11.5, 13.2, 19.8, 26.5), 4: (3.5, 3.6, 8.1, 11), 8: (2.4, 2.5, 5.8, 7.9)},
-                "half": {1: (None, None, None, 9.8), 4: (None, None, None, 4.6), 8: (None, None, None, 3.6)}}
+# Beside each dp4a of linear.cl, by what makes its operand, and by rows of activations: with row scales, in groups of 128, 64, 32,
+# 16; and what mins add, which are a product more for each sum. Groups of 16 run there on Xe2 and Xe3 too, whose sub-groups are
+# half as many items, so that what a sub-group does once stands beside half the dp4a.
+DP4A_GROUPS = ("row", "group128", "group64", "group32", "group16")
+DP4A_BUDGETS = {"mask": {1: (3, 5.5, 8.95, 12.45, 19.4), 4: (1.5, 2.6, 3.75, 6.15, 9.2), 8: (1.2, 1.2, 2.8, 4.6, 6.8)},
+                "split": {1: (6.5, 8.2, 10.4, 14.85, 21.7), 4: (2.3, 3.3, 4.5, 6.9, 10), 8: (1.5, 1.6, 3.2, 5, 7.2)},
+                "codebook": {1: (11.5, 13.9, 15.4, 19.85, 26.7), 4: (3.5, 3.6, 5.75, 8.15, 11.2), 8: (2.4, 2.5, 4.1, 5.85, 8.1)},
+                "half": {1: (None, None, None, None, 9.9), 4: (None, None, None, None, 4.75), 8: (None, None, None, None, 3.6)}}
+DP4A_MINS = {"group128": {1: 0.4, 4: 0.1, 8: 0}, "group32": {1: 2.7, 4: 0.85, 8: 0.4}}
+DP4A_XE2 = {"mask": {1: 26.1, 4: 10.9, 8: 8.4}, "split": {1: 27.9, 4: 11.5, 8: 8.6}, "codebook": {1: 41.2, 4: 15.6, 8: 10.8},
+            "half": {1: 12.9, 4: 5.4, 8: 4.2}}
 # linear.cl on matrix instructions, beside each of them and the loads: what makes its operand, 8 dwords of bytes, of codes (8
 # bits: their signs alone; a codebook: each is looked up), and by rows of activations, 1, 2, 4 or 8, addresses of these and the
 # floats of groups, of which those of 32 have one matrix instruction. In sub-groups of 8 addresses of a launch's parts are 64
@@ -109,12 +116,16 @@ LINEAR_OPERANDS = {16: {1: 22, 2: 21, 4: 19, 8: 7, "split": 42, "codebook": 187}
 LINEAR_ROWS = {16: {"row": (0, 3, 6, 12), "row-parts": (0, 3, 6, 12), "split row-parts": (5, 8, 11, 17),
                     "row-fused": (-1, -1, -1, -1), "row-fused-parts": (-1, -1, -1, -1),
                     "group128": (11.5, 17.25, 27.25, 47.25), "group128-parts": (14.75, 23, 35, 59),
-                    "codebook group128": (-20, -13, -2, 20), "group32": (53, 67, 98, 160), "codebook group32": (-19, -5, 26, 88)},
+                    "codebook group128": (-20, -13, -2, 20), "group64": (26, 34.5, 51.5, 85.5),
+                    "group64-parts": (32.5, 46, 67, 109), "group32": (53, 67, 98, 160), "codebook group32": (-19, -5, 26, 88),
+                    "group32-parts": (62, 86, 125, 203)},
                8: {"row": (0, 1, 4, 8), "row-parts": (6.5, 14.5, 24.5, 44.5),
                    "split row": (12, 20, 30, 50), "split row-parts": (12, 20, 30, 50),
                    "row-fused": (0, 0, 0, 1), "row-fused-parts": (0.5, 0.5, 0.5, 1.5),
                    "group128": (13.5, 17.25, 25.75, 40.75), "group128-parts": (22.75, 35.25, 53.25, 105.25),
-                   "group32": (56.25, 68.25, 93.25, 141.25)}}
+                   "group64": (28, 34.5, 48.5, 74.5), "group64-parts": (45, 62.5, 88.5, 140.5),
+                   "group32": (56.25, 68.25, 93.25, 141.25), "group32-parts": (81.5, 109.5, 151.5, 235.5)}}
+LINEAR_MINS = {16: {"group128": 5.25, "group32": 36}, 8: {"group128": 8.5, "group32": 31.25}}
 LINEAR_ROOM = 1.05
 
 
@@ -138,14 +149,14 @@ class Compiler:
         folder = CACHE / key
         if not (folder / "ze_info").exists():
             with tempfile.TemporaryDirectory() as work:
-                source = Path(work) / "k.cl"
+                source, product = Path(work) / "k.cl", device.split("+")[0]
                 source.write_text(text)
-                log = self.run("compile", "-file", source, "-device", device, "-options", options, "-out_dir", work,
+                log = self.run("compile", "-file", source, "-device", product, "-options", options, "-out_dir", work,
                                "-output", "k", "-output_no_suffix")
-                made = [p for p in Path(work).iterdir() if p.name in ("k", "k.bin", f"k_{device}.bin")]
+                made = [p for p in Path(work).iterdir() if p.name in ("k", "k.bin", f"k_{product}.bin")]
                 if not made:
                     return None, log
-                self.run("disasm", "-file", made[0], "-device", device, "-dump", Path(work) / "d")
+                self.run("disasm", "-file", made[0], "-device", product, "-dump", Path(work) / "d")
                 partial = CACHE / f".{key}.{os.getpid()}.{threading.get_ident()}"
                 partial.mkdir(parents=True)
                 shutil.copyfile(Path(work) / "d/.ze_info", partial / "ze_info")
@@ -228,8 +239,16 @@ class Variant:
         return {1: 1 / 12, 3: 3 / 16, 8: 2}.get(self.bits, 1 / 2)
 
     def one_layer(self):
-        """The layer, of one matrix."""
-        return self.layer.removesuffix("-qkv").removesuffix("-gate")
+        """The layer, of one matrix, of what is quantized as it lies."""
+        return re.sub("(-order|-gated)?(-qkv|-gate)?$", "", self.layer)
+
+    def seldom(self):
+        """Layers that one device of each kind stands for with --all: those whose loop another layer has, and the fallback's."""
+        groups = self.layer.split("-")[0]
+        if self.layer.endswith(("-order", "-gated")) or self.parts and groups in SMALL_GROUPS:
+            return True
+        return self.file == "linear.cl" and groups != "row" and (groups == "group64" or "-mins" in self.layer
+                                                                 or "-fused" in self.layer)
 
     def few_layer(self):
         """That of FEW_LAYERS, and in groups of ONE_BUDGETS."""
@@ -259,17 +278,27 @@ class Variant:
         return "codebook" if "-D CODEBOOK=1" in self.options else "split" if self.bits in (3, 5, 6) else "mask"
 
     def devices(self):
-        if self.matrix:
-            return DEVICES[self.sub_group]
-        if not self.linear:
+        if not self.linear and not self.matrix:
             return DEVICES[16] + DEVICES[8] + DEVICES["dp4a", 0]
-        return DEVICES["dp4a", 0] if self.rung == "dp4a" else DEVICES["dp4a", 0][:1]
+        if self.rung == "portable":
+            return DEVICES["dp4a", 0][-1:]
+        kinds = [DEVICES[self.sub_group] if self.matrix else DEVICES["dp4a", 0]]
+        if self.rung == "dp4a" and self.layer.startswith("group16"):  # which matrix instructions on whole blocks do not serve
+            kinds += [DEVICES[16], DEVICES[8]]
+        if self.seldom():
+            return [kind[0] for kind in kinds]
+        divides = self.matrix and self.sub_group == 8 and "-D X=32" in self.options
+        return sum(kinds, []) + ([DIVIDES] if divides else [])
 
     def stands_for_all(self, device):
         if not self.linear and not self.matrix:
             return device == self.devices()[0] and not self.name.endswith("_bf16")
-        if self.rung == "portable":
+        if self.rung == "portable" or device == DIVIDES:
             return False
+        if self.seldom():
+            return device == self.devices()[0] and "_u2_" in self.name and self.file != "linear.cl"
+        if self.rung == "dp4a" and device not in DEVICES["dp4a", 0]:
+            return device == DEVICES[16][0] and "_u2_" in self.name and self.layer == "group16"
         if self.parts:
             return device == self.devices()[0] and (
                 self.decodes() or self.file == "gemm.cl" and self.layer == "row-gate" and self.sub_group == 8)
@@ -279,7 +308,7 @@ class Variant:
         if self.matrix and of_groups in SMALL_GROUPS and self.file != "gemm.cl":
             return device == self.devices()[0]
         if of_groups in SMALL_GROUPS and self.file != "gemm.cl":  # dp4a: where it takes the most instructions
-            return self.rung == "dp4a" and self.layer != "group16-wide" and device == self.devices()[-1]
+            return self.rung == "dp4a" and self.layer != "group16-wide" and device == self.devices()[0]
         if self.name.endswith("_bf16"):  # dense_bf16_...: of weights
             return device == self.devices()[0] and (self.in_registers or "_u2_" in self.name)
         if device == self.devices()[0] or "_u2_" in self.name:
@@ -311,16 +340,23 @@ def dense_budget(v):
     return DENSE_BUDGETS[v.sub_group][of][v.layer != "dense"]
 
 
+def dp4a_budget(v, device):
+    groups = v.layer.split("-")[0]
+    if groups == "group16" and device in DEVICES[16]:
+        return DP4A_XE2[v.operand()][v.tokens]
+    mins = DP4A_MINS.get(groups, {}).get(v.tokens, 0) if v.option("MINS") else 0
+    return DP4A_BUDGETS[v.operand()][v.tokens][DP4A_GROUPS.index(groups)] + mins
+
+
 def linear_budget(v):
-    if v.rung == "dp4a":
-        return DP4A_BUDGETS[v.operand()][v.tokens][DP4A_GROUPS.index(v.layer.split("-")[0])]
-    kind, rows = v.operand(), LINEAR_ROWS[v.sub_group]
-    kind = kind if kind in ("split", "codebook") else v.bits
-    layer = v.one_layer() + ("-parts" if v.parts else "")
-    own = f"{kind} {layer}" in rows  # numbers of this kind's own, addresses included
+    rows, groups = LINEAR_ROWS[v.sub_group], v.layer.split("-")[0]
+    operand = v.operand() if v.operand() in ("split", "codebook") else v.bits
+    mins = LINEAR_MINS[v.sub_group].get(groups, 0) if v.option("MINS") else 0
+    layer = (v.one_layer() if groups == "row" else groups) + ("-parts" if v.parts else "")
+    own = f"{operand} {layer}" in rows and not mins  # numbers of this operand's own, addresses included
     addresses = 4 * v.bits if v.parts and v.sub_group == 8 and not own else 0
-    each = rows[f"{kind} {layer}" if own else layer][(1, 2, 4, 8).index(v.tokens)]
-    return (LINEAR_OPERANDS[v.sub_group][kind] + addresses + each) * LINEAR_ROOM
+    each = rows[f"{operand} {layer}" if own else layer][(1, 2, 4, 8).index(v.tokens)]
+    return (LINEAR_OPERANDS[v.sub_group][operand] + addresses + each + mins) * LINEAR_ROOM
 
 
 class Result:
@@ -374,7 +410,7 @@ class Result:
         if v.layer.startswith("dense"):
             return dense_budget(v)
         if v.file == "linear.cl":
-            return linear_budget(v)
+            return dp4a_budget(v, self.device) if v.rung == "dp4a" else linear_budget(v)
         if v.file == "gemv.cl" and v.tokens in (2, 4):
             return FEW_BUDGETS[v.sub_group, v.tokens][v.bits][FEW_LAYERS.index(v.few_layer())]
         if v.gemv:
@@ -384,7 +420,7 @@ class Result:
         row = v.layer.startswith("row")
         if v.in_registers:
             return 8
-        mins = MINS if "-mins" in v.layer else 0
+        mins = MINS if v.option("MINS") else 0
         if v.file == "gemm.cl" and v.sub_group == 8:
             return (10 if not row else 3.5 if v.option("TN") > 1 else 4) + v.operand_cost() / v.option("TM") + mins
         return 2 if row else 7 + mins

@@ -1,6 +1,6 @@
 /* The software matrix instructions of xe_builtins.cl against DPAS as Intel's vISA documentation (DPAS.md of the
  * graphics compiler) describes it: registers are a linear memory of dwords, and a systolic depth takes four elements of
- * a dword of src1 and the next four of src2. */
+ * a dword of src1 and the next four of src2. And what its block loads ask of a surface. */
 #include "cpu/trial.h"
 #include "host/base/half.h"
 #include "tests/xe/device.h"
@@ -139,7 +139,39 @@ static void matrix_builtins_are_dpas(void **state) {
     print_message("%zu builtins are DPAS\n", n_checked);
 }
 
+/* Surfaces that the hardware takes, and does not: tests of kernels see the difference. */
+static void loads_ask_for_sound_surfaces(void **state) {
+    static const struct {
+        uint32_t skip;
+        int width, height, pitch;
+        bool sound;
+    } surfaces[] = {{0, 64, 8, 64, true},  {64, 128, 3, 192, true}, {0, 100, 8, 112, true}, {32, 64, 8, 64, false},
+                    {0, 32, 8, 64, false}, {0, 98, 8, 112, false},  {0, 128, 8, 64, false}, {0, 64, 8, 72, false},
+                    {0, 64, 0, 64, false}, {16, 100, 8, 112, false}};
+    uint32_t memory[1024], got[8 * 16];
+    (void)state;
+    if (!device.sub_groups) skip();
+    for (uint32_t i = 0; i < 1024; i++) memory[i] = i;
+    cl_kernel kernel = crumb_xe_kernel(&device, "tests/xe/surface_read.cl", "", true, "read");
+    cl_mem x = crumb_xe_buffer(&device, memory, sizeof memory), out = crumb_xe_buffer(&device, NULL, sizeof got);
+    for (size_t i = 0; i < sizeof surfaces / sizeof *surfaces; i++) {
+        const int width = surfaces[i].width, height = surfaces[i].height, pitch = surfaces[i].pitch;
+        crumb_xe_args(kernel, 0, "buiiiib", x, surfaces[i].skip, width, height, pitch, 1, out);
+        crumb_xe_run(&device, kernel, 16, 1, 1, 1);
+        crumb_xe_read(&device, out, got, sizeof got);
+        for (int r = 0; r < 8; r++)
+            for (int c = 0; c < 16; c++) {
+                const bool inside = 4 * c + 4 < width && r < height;
+                const uint32_t there = inside ? memory[((int)surfaces[i].skip + r * pitch) / 4 + c + 1] : 0;
+                assert_int_equal(got[16 * r + c], surfaces[i].sound ? there : 0x5a5a5a5a);
+            }
+    }
+    clReleaseMemObject(x), clReleaseMemObject(out);
+    clReleaseKernel(kernel);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(matrix_builtins_are_dpas)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(matrix_builtins_are_dpas),
+                                       cmocka_unit_test(loads_ask_for_sound_surfaces)};
     return crumb_xe_run_tests(&device, tests, sizeof tests / sizeof *tests);
 }

@@ -85,16 +85,27 @@ static float bf16_value(ushort bits) {
 DEFINE_FLOATS(intel_sub_group_f16_f16_matrix_mad_k16, f16_value)
 DEFINE_FLOATS(intel_sub_group_bf16_bf16_matrix_mad_k16, bf16_value)
 
+/* What the hardware asks of a surface; it says nothing where that is broken, these loads bring WRONG: the base lies at 64
+ * bytes, a row has 64 bytes or more and whole dwords, the next one is 16 n bytes on, a block begins at a dword. */
+#define WRONG 0x5a5a5a5au
+static bool surface_is_sound(global const void *base, int width, int height, int pitch, int x_bytes) {
+    return (ulong)base % 64 == 0 && width >= 64 && width % 4 == 0 && pitch >= width && pitch % 16 == 0 && height > 0 &&
+           (width | height | pitch) < 1 << 24 && x_bytes % 4 == 0;
+}
+
 /* 2D block loads: `blocks` side by side of `rows` rows x 16 items, elements of `size` bytes, zeros outside the surface.
  * Item l gets column l of a block, or columns 2l and 2l + 1 of bytes. */
 #define DEFINE_READ(name, type, size, rows, blocks)                                                                    \
     void OVERLOAD intel_sub_group_2d_block_read_##name(global void *base, int width, int height, int pitch, int2 at,   \
                                                        private type *out) {                                            \
+        bool sound = surface_is_sound(base, width, height, pitch, at.x * (size));                                      \
         for (int b = 0; b < (blocks); b++)                                                                             \
             for (int r = 0; r < (rows); r++) {                                                                         \
                 int byte = at.x * (size) + (16 * b + (int)get_sub_group_local_id()) * (int)sizeof(type), y = at.y + r; \
                 bool inside = byte >= 0 && byte < width && y >= 0 && y < height;                                       \
-                out[b * (rows) + r] = inside ? *(global type *)((global char *)base + (size_t)y * pitch + byte) : 0;   \
+                out[b * (rows) + r] = !sound   ? (type)WRONG                                                           \
+                                      : inside ? *(global type *)((global char *)base + (size_t)y * pitch + byte)      \
+                                               : 0;                                                                    \
             }                                                                                                          \
     }                                                                                                                  \
     void OVERLOAD intel_sub_group_2d_block_prefetch_##name(global void *base, int width, int height, int pitch,        \
@@ -102,9 +113,10 @@ DEFINE_FLOATS(intel_sub_group_bf16_bf16_matrix_mad_k16, bf16_value)
 void OVERLOAD intel_sub_group_2d_block_read_transform_16b_16r16x1c(global void *base, int width, int height, int pitch,
                                                                    int2 at, private uint *out) {
     int byte = (at.x + (int)get_sub_group_local_id()) * 2;
+    bool sound = surface_is_sound(base, width, height, pitch, at.x * 2);
     for (int r = 0; r < 8; r++) {
         global const char *row = (global const char *)base + (size_t)(at.y + 2 * r) * pitch + byte;
-        out[r] = *(global const ushort *)row | (uint)*(global const ushort *)(row + pitch) << 16;
+        out[r] = sound ? *(global const ushort *)row | (uint)*(global const ushort *)(row + pitch) << 16 : WRONG;
     }
 }
 DEFINE_READ(8b_8r32x1c, ushort, 1, 8, 1)
