@@ -8,6 +8,7 @@
     TMAC_INSTANCE(u##bits##_f32_01, bits, TMAC_WHOLE_01)                                                               \
     TMAC_INSTANCE(u##bits##_f32_base, bits, TMAC_BASE)                                                                 \
     TMAC_INSTANCE(u##bits##_f32_tq, bits, TMAC_QUANTIZED)                                                              \
+    TMAC_INSTANCE(u##bits##_f32_mirror, bits, TMAC_MIRRORED)                                                           \
     TMAC_INSTANCE(u##bits##_f32_tiling, bits, TMAC_TILED)                                                              \
     TMAC_INSTANCE(u##bits##_f32_perm, bits, TMAC_PERMUTED)                                                             \
     TMAC_INSTANCE(u##bits##_f32, bits, TMAC_FULL)                                                                      \

@@ -150,7 +150,8 @@ static size_t prepared_bytes(const crumb_linear_args *a, tmac_method how) {
 
 TMAC_LAYOUT(base_01, "[bit][K/4][M] indices, fp16 tables of set bits", TMAC_BASE_01)
 TMAC_LAYOUT(base, "[bit][K/4][M] indices, fp16 tables", TMAC_BASE)
-TMAC_LAYOUT(quantized, "[bit][K/4][M] indices, halves of byte tables", TMAC_QUANTIZED)
+TMAC_LAYOUT(quantized, "[bit][K/4][M] indices, whole byte tables", TMAC_QUANTIZED)
+TMAC_LAYOUT(mirrored, "[bit][K/4][M] indices, halves of byte tables", TMAC_MIRRORED)
 TMAC_LAYOUT(permuted, "[M/512][K/32][M8][bit][k8][m64] indices, halves of byte tables", TMAC_PERMUTED)
 TMAC_LAYOUT(full, "[M/512][K/32][M8][bit][k8][m32][m2] indices, halves of byte tables", TMAC_FULL)
 TMAC_LAYOUT(whole, "[M/512][K/32][M8][bit][k8][m32][m2] indices, whole byte tables", TMAC_WHOLE)

@@ -57,7 +57,8 @@ typedef struct tmac_method {
 
 #define TMAC_BASE_01   {0}
 #define TMAC_BASE      {.transformed = true}
-#define TMAC_QUANTIZED {TMAC_UPTO_TABLES}
+#define TMAC_QUANTIZED {.transformed = true, .quantized = true}
+#define TMAC_MIRRORED  {TMAC_UPTO_TABLES}
 #define TMAC_TILED     {TMAC_UPTO_TILING}
 #define TMAC_PERMUTED  {TMAC_UPTO_PERMUTING}
 #define TMAC_FULL      {TMAC_UPTO_INTERLEAVING}
