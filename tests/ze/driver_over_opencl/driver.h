@@ -23,6 +23,7 @@
 #include <level_zero/ze_ddi.h>
 #include <level_zero/zes_ddi.h>
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,6 +62,7 @@ struct _ze_device_handle_t {
     cl_device_id id;
     cl_context context;
     usm_functions usm;
+    atomic_bool is_stuck; /* it hangs, and has been given something to do */
 };
 extern struct _ze_device_handle_t the_device;
 

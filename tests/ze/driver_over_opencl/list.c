@@ -3,7 +3,6 @@
 
 #include <level_zero/ze_api.h>
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +27,7 @@ struct _ze_command_list_handle_t {
     size_t n, capacity;
     command *commands;
     cl_event last; /* of its commands, when it was replayed; or NULL */
+    bool is_stuck; /* they were given to a device that hangs */
 };
 
 /* ---- replaying ----------------------------------------------------------------------------------------------------
@@ -68,11 +68,15 @@ static cl_int enqueue(cl_command_queue q, const command *c, cl_event *done) {
                               : code;
 }
 
-/* `last` NULL: nobody asks for the last one's event. */
-static ze_result_t replay(cl_command_queue q, const command *commands, size_t n, cl_event *last) {
+/* Commands of a list. `last` NULL: nobody asks for the last one's event. */
+static ze_result_t replay(cl_command_queue q, ze_command_list_handle_t list, const command *commands, size_t n,
+                          cl_event *last) {
     static atomic_ullong n_launches;
     cl_int code = CL_SUCCESS;
-    if (device_hangs()) return ZE_RESULT_SUCCESS;
+    if (device_hangs()) {
+        list->is_stuck = the_device.is_stuck = true;
+        return ZE_RESULT_SUCCESS;
+    }
     for (size_t i = 0; i < n && code == CL_SUCCESS; i++) {
         const bool is_last = last && i + 1 == n;
         cl_event done = NULL;
@@ -101,7 +105,7 @@ static void drop(command *c) {
 static ze_result_t append(ze_command_list_handle_t list, command c) {
     if (list->is_closed) return drop(&c), ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (list->queue) {
-        const ze_result_t code = replay(list->queue, &c, 1, NULL);
+        const ze_result_t code = replay(list->queue, list, &c, 1, NULL);
         drop(&c);
         return code;
     }
@@ -198,7 +202,7 @@ ze_result_t ZE_APICALL zeCommandListCreateImmediate(ze_context_handle_t context,
 
 static void check_idle(const struct _ze_command_list_handle_t *list, const char *what) {
     cl_int state = CL_COMPLETE;
-    if (device_hangs()) stop(what);
+    if (list->is_stuck) stop(what);
     if (list->last) clGetEventInfo(list->last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
     if (state > CL_COMPLETE) stop(what);
 }
@@ -242,8 +246,9 @@ ze_result_t ZE_APICALL zeCommandListImmediateAppendCommandListsExp(ze_command_li
     if (!immediate->queue || signal || n_waits || waits) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
     for (uint32_t i = 0; i < n; i++) count_list();
     for (uint32_t i = 0; i < n && code == ZE_RESULT_SUCCESS; i++)
-        code = lists[i]->is_closed ? replay(immediate->queue, lists[i]->commands, lists[i]->n, &lists[i]->last)
-                                   : ZE_RESULT_ERROR_INVALID_ARGUMENT;
+        code = lists[i]->is_closed
+                   ? replay(immediate->queue, lists[i], lists[i]->commands, lists[i]->n, &lists[i]->last)
+                   : ZE_RESULT_ERROR_INVALID_ARGUMENT;
     return code;
 }
 
@@ -294,7 +299,7 @@ ze_result_t ZE_APICALL zeCommandQueueExecuteCommandLists(ze_command_queue_handle
     if (q->may_run) stop("zeCommandQueueExecuteCommandLists while another list may run");
     q->may_run = true;
     count_list();
-    return replay(q->queue, lists[0]->commands, lists[0]->n, &lists[0]->last);
+    return replay(q->queue, lists[0], lists[0]->commands, lists[0]->n, &lists[0]->last);
 }
 
 ze_result_t ZE_APICALL zeCommandQueueSynchronize(ze_command_queue_handle_t q, uint64_t timeout_ns) {

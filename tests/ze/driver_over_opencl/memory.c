@@ -62,7 +62,7 @@ ze_result_t ZE_APICALL zeMemAllocHost(ze_context_handle_t context, const ze_host
 
 ze_result_t ZE_APICALL zeMemFree(ze_context_handle_t context, void *p) {
     (void)context;
-    if (device_hangs()) stop("zeMemFree of what the device may use");
+    if (the_device.is_stuck) stop("zeMemFree of what the device may use");
     pthread_mutex_lock(&lock);
     allocation **link = find(p, 1), *a = link ? *link : NULL;
     if (!a || a->at != p) stop("zeMemFree of what is no allocation");
