@@ -44,8 +44,8 @@ SIMD_INLINE void georganas_expand_u2(const uint8_t *from, georganas_operands ope
     codes[3] = v_lookup(high, pair1);
 }
 
-/* The same from 32 bits per vector, bit 4 * m8 + k4. What is blended is pinned: else compilers make an AND of codes 0 and
- * 1, which takes fewer cycles than the paper's sequence. */
+/* The same from 32 bits per vector, bit 4 * m8 + k4. What is blended is pinned: else compilers make an AND of codes 0
+ * and 1, which takes fewer cycles than the paper's sequence. */
 SIMD_INLINE void georganas_expand_u1(const uint8_t *from, georganas_operands operands, vint *codes) {
     const vint byte_of_bit = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3,
                                               3, 3, 3, 3, 3, 3, 3);
