@@ -158,10 +158,9 @@ static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
     if (kernel->bits == 2 && kernel->sub_group == 16 && kernel->groups && sum_blocks(kernel) <= 8 && group > 16 &&
         use->x == 32)
         return false;
-    /* A gate's two loops with mins, which are a product more for each sum, in tiles that fill the registers without. */
-    if (group > 64 && use->gated && use->w->mins &&
-        (kernel->bits == 8 || (kernel->bits == 5 && kernel->sub_group == 8)))
-        return false;
+    /* Several loops with mins, which are a product more for each sum, in tiles that fill the registers without. */
+    if (group > 64 && use->w->mins && use->gated && kernel->bits == 8) return false;
+    if (group > 64 && use->w->mins && use->n_parts > 1 && kernel->bits == 5 && kernel->sub_group == 8) return false;
     if (group == 16) return sum_blocks(kernel) <= 8; /* beside them, codes of all tile-rows and two groups' numbers */
     return !group || group == 32 || group == 64 || group == 128;
 }

@@ -175,6 +175,24 @@ static void gates_of_3_and_4_bits_do_not_split_k(void **state) {
     assert_string_equal(crumb_cl_linear_select(&use, 32, &target)->name, "gemm_u2_8x64_split__dpas8");
 }
 
+/* Several loops with mins in groups of 128 would spill: of 5 bits in sub-groups of 8, and gates of 8 bits. */
+static void several_matrices_with_mins_have_fewer_kernels(void **state) {
+    (void)state;
+    static const uint16_t some[1];
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 8, 64 << 10, 1024, 32, false, false, false};
+    crumb_matrix w = {.bits = 5, .mul = 1, .m = 4096, .k = 4096, .group = 128, .scales_f32 = true, .mins = some};
+    crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_GROUP, .act_group = 128, .n_parts = 1, .x = 8};
+    assert_string_equal(crumb_cl_linear_select(&use, 512, &target)->name, "gemm_u5_16x32__dpas8");
+    use.n_parts = 3;
+    assert_string_equal(crumb_cl_linear_select(&use, 512, &target)->name, "linear_u5_8__dpas8-i8");
+    w.bits = 8;
+    const crumb_cl_target xe2 = {CRUMB_CL_DPAS, 16, 128 << 10, 1024, 20, false, false, false};
+    assert_string_equal(crumb_cl_linear_select(&use, 512, &xe2)->name, "gemm_u8_16x128__dpas16");
+    use.n_parts = 2;
+    use.gated = 1;
+    assert_string_equal(crumb_cl_linear_select(&use, 512, &xe2)->name, "gemv_u8_8__dpas16");
+}
+
 /* Where a work-group of the kernel of highest rank has so many rows of weights that cores would have none. */
 static void small_matrices_split_k(void **state) {
     (void)state;
@@ -296,6 +314,7 @@ int main(void) {
         cmocka_unit_test(codes_made_in_registers_feed_eight),
         cmocka_unit_test(gates_of_8_bits_have_a_smaller_tile),
         cmocka_unit_test(gates_of_3_and_4_bits_do_not_split_k),
+        cmocka_unit_test(several_matrices_with_mins_have_fewer_kernels),
         cmocka_unit_test(small_matrices_split_k),
         cmocka_unit_test(long_rows_in_groups_are_gemvs),
         cmocka_unit_test(codes_of_4_gib_are_counted_rightly),

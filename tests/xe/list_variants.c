@@ -28,6 +28,7 @@ static const struct {
     {"group128-fused-order", CRUMB_ACT_GROUP, 128, 128, 32, 0, true, 1, true}, /* GPTQ with act-order */
     {"group128-fused-gated", CRUMB_ACT_GROUP, 128, 128, 32, 0, true, 2, true},
     {"group64", CRUMB_ACT_GROUP, 64, 64, 8, 0, false, 0, false},
+    {"group64-mins", CRUMB_ACT_GROUP, 64, 64, 8, 0, true, 0, false},
     {"group32", CRUMB_ACT_GROUP, 32, 32, 8, 0, false, 0, false},
     {"group32-mins", CRUMB_ACT_GROUP, 32, 32, 8, 256, false, 0, false}, /* 4-bit K-quants */
     {"group32-fused", CRUMB_ACT_GROUP, 32, 32, 32, 0, false, 0, false},
