@@ -64,7 +64,7 @@ static crumb_status ban_end_tokens(crumb_session *s, crumb_error *err) {
 static crumb_status check_kernels(crumb_session *s, crumb_error *err) {
     const crumb_status status = crumb_engine_check_kernels(s->model, s->params.kv_type, err);
     if (status != CRUMB_ERR_VERIFY) return status;
-    return crumb_fail_prefix(err, status, "a model that is opened for this type of cache would get simpler kernels");
+    return crumb_fail_prefix(err, status, "a model that is opened for this type of cache may get simpler kernels");
 }
 
 static crumb_status set_up(crumb_session *s, crumb_error *err) {

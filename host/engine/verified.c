@@ -72,23 +72,19 @@ static void remember(const char *key, const char *content) {
     crumb_cache_write(path, text, strlen(text), NULL);
 }
 
-static bool is_verified(const crumb_model *m, crumb_kv_type kv_type) {
-    char key[KEY_SIZE], content[32];
-    model_key(m, kv_type, key);
-    return recall(key, content, sizeof content) && strcmp(content, "right") == 0;
-}
-
 static crumb_status check(crumb_model *m, crumb_kv_type kv_type, crumb_error *err) {
-    char key[KEY_SIZE];
+    char key[KEY_SIZE], content[32];
     const bool once = m->checks.asked == CRUMB_VERIFY_AUTO, q8 = kv_type == CRUMB_KV_Q8;
-    if (m->checks.right[q8] || (once && is_verified(m, kv_type))) return CRUMB_OK;
-    crumb_engine_log(m, CRUMB_LOG_INFO, "checking the kernels of %s (%s) against the CPU's, %s cache: %s",
-                     m->units[0].info.name, m->units[0].info.detail, q8 ? "q8" : "f16",
-                     once ? "once for this driver and kind of model" : "as asked");
-    CRUMB_TRY(crumb_engine_verify(m, kv_type, err));
-    m->checks.right[q8] = true;
+    if (m->checks.right[q8]) return CRUMB_OK;
     model_key(m, kv_type, key);
-    remember(key, "right");
+    if (!once || !recall(key, content, sizeof content) || strcmp(content, "right") != 0) {
+        crumb_engine_log(m, CRUMB_LOG_INFO, "checking the kernels of %s (%s) against the CPU's, %s cache: %s",
+                         m->units[0].info.name, m->units[0].info.detail, q8 ? "q8" : "f16",
+                         once ? "once for this driver and kind of model" : "as asked");
+        CRUMB_TRY(crumb_engine_verify(m, kv_type, err));
+        remember(key, "right");
+    }
+    m->checks.right[q8] = true;
     return CRUMB_OK;
 }
 

@@ -35,8 +35,7 @@ of linear layers and attention also, for one matrix as for several in one launch
     two parts; the others are addresses, of the activations, their scale and sum, and of local memory; weights' scales; and the
     loop of the items that add groups up, which more rows share. In groups of 16 a sum has half as many dp4a, but for 8 bits,
     whose dwords are of both halves: two dp4a for each
-Scales of 64, 32 and 16 have no budget in gemm.cl, and in gemv.cl with 8 rows: their floats alone are 3 instructions per sum, 4
-with mins.
+    gemm.cl with scales of 64, 32 and 16: SMALL_BUDGETS; gemv.cl with 8 rows: GEMV_8_BUDGETS
 
 Compilations are kept by hash in the user's cache. Exit status 77: the compiler cannot be had here.
 """
@@ -92,6 +91,12 @@ ONE_BUDGETS = {8: {"group128": {1: 1.65, 2: 1.35, 3: 1.3}, "group64": {1: 2.25, 
                    "group32": {2: 2.15, 4: 1.45, 8: 1.15}},
                16: {"group64": {1: 1.85}}}
 MINS = 2.25  # gemm.cl in groups of 128, beside each matrix instruction: a product more for each sum, and what it takes to have it
+# gemm.cl in smaller groups, beside each matrix instruction, by sub-groups and operands of a code: groups of 64, with mins, of 32,
+# with mins, of 16. A group's floats are most of it: 3 instructions for each sum, 4 with mins; with two operands a sum has two matrix
+# instructions. gemv.cl with 8 rows: groups of 64, of 32, whose floats come behind the loop.
+SMALL_BUDGETS = {(16, 1): (13.9, 17.9, 28.4, 53.5, 48.6), (16, 2): (10.6, 12.7, 19.4, 27.8, 28.2),
+                 (8, 1): (24.1, 28.3, 40, 55.8, 50.2), (8, 2): (13.8, 15.9, 23.5, 31.4, 28.8)}
+GEMV_8_BUDGETS = {"group64": 10.3, "group32": 18.9}
 # dense_matrix.cl with 1 to 8 rows, the same, by sub-groups and rows: (one matrix, several in a launch, whose parts' addresses
 # are 64 bits). One row is split into its terms where it is read: f16, and bf16, of which rounding takes instructions.
 DENSE_BUDGETS = {16: {"f16": (1.75, 2.25), "bf16": (3.6, 4.25), 2: (1.3, 1.45), 4: (1.3, 1.45), 8: (0.75, 0.82)},
@@ -359,6 +364,15 @@ def linear_budget(v):
     return (LINEAR_OPERANDS[v.sub_group][operand] + addresses + each + mins) * LINEAR_ROOM
 
 
+def small_budget(v):
+    groups = v.few_layer()
+    if v.file == "gemv.cl":
+        return GEMV_8_BUDGETS[groups]
+    operands = 2 if v.bits in (5, 6) or v.bits == 3 and v.sub_group == 16 else 1
+    place = {"group64": 0, "group32": 2}.get(groups, 4)
+    return SMALL_BUDGETS[v.sub_group, operands][place + (place < 4 and v.option("MINS"))]
+
+
 class Result:
     def __init__(self, variant, device, ze_info, asm):
         self.variant, self.device, self.failure = variant, device, None
@@ -416,7 +430,7 @@ class Result:
         if v.gemv:
             return ONE_BUDGETS[v.sub_group].get(v.few_layer(), {}).get(v.bits, 1)
         if v.few_layer() in SMALL_GROUPS:
-            return None
+            return small_budget(v)
         row = v.layer.startswith("row")
         if v.in_registers:
             return 8
