@@ -183,6 +183,7 @@ struct crumb_plan {
     size_t shared_inputs, rope_values, partials, partial_chunks;       /* offsets; chunks a row may have */
     size_t thread_scratch, thread_bytes;                               /* offset of thread 0's, bytes of each */
     size_t local_inputs, local_row, attention_scratch, kernel_scratch; /* offsets within a thread's */
+    size_t local_units; /* the same, of crumb_units[n_steps]: what it took first of each linear step last time */
     size_t kernel_scratch_bytes;
     _Atomic uint32_t *merges; /* [CRUMB_SPLIT_ROWS][n_head_kv]: chunks done of a row block's head */
     uint32_t *last_position;  /* per sequence of the cache: checks the order of a batch's rows */
@@ -206,6 +207,9 @@ extern const crumb_step_kind crumb_step_embed, crumb_step_rms_norm, crumb_step_g
 extern const crumb_step_kind crumb_step_prepare, crumb_step_linear;
 extern const crumb_step_kind crumb_step_rotate, crumb_step_attention;
 
+/* Fetches the weights that the thread will probably read first behind `step`. It reads nothing that a replay changes.
+ */
+void crumb_linear_fetch_next(const crumb_plan *p, uint32_t step, int thread);
 /* Bytes of a linear step's prepared inputs for `capacity` rows. */
 size_t crumb_linear_input_bytes(const crumb_step *s, uint32_t capacity);
 /* Bytes of scratch that a thread needs for attention with these shapes. */

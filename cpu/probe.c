@@ -9,35 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    READ_UNIT = 8192,
-    STREAMS = 8,
-    LINE = 64,
-    PREFETCH = 16 * LINE,
-    STEPS = 2000,
-    WAKING_STEPS = 100,
-    LEAST_STEPS = STEPS / 20
-};
+enum { READ_UNIT = 8192, STREAMS = 8, LINE = 64, PREFETCH = 16 * LINE };
 /* Work is cut into chunks that threads take one after the other, as the kernels' is: a core that is slower, or busy
  * with something else for a moment, costs the probe what it costs them. */
 enum { MAX_CHUNKS = 4096, DOT_CHUNKS_PER_THREAD = 16, DOT_ROUNDS = 1000000 / DOT_CHUNKS_PER_THREAD };
 /* A pass reads a window of the buffer, and the next one the window behind: about as long as what it is compared with,
  * so that what interrupts one interrupts the other as often. */
 static const uint64_t window_bytes = UINT64_C(32) << 20;
-
-/* What a thread has done of the step that it was last in; so large that threads write no line of each other's. */
-typedef struct step_hand {
-    uint64_t sink;
-    uint32_t step, n_items;
-    uint8_t apart[112];
-} step_hand;
-
-/* Of steps whose price is measured. */
-typedef struct step_times {
-    uint64_t began_ns[STEPS];
-    _Atomic uint32_t most_items[STEPS]; /* of one thread */
-    step_hand hand[CRUMB_POOL_MAX_THREADS];
-} step_times;
 
 struct crumb_probe {
     crumb_pool *pool;
@@ -47,7 +25,6 @@ struct crumb_probe {
     uint32_t window, n_windows, n_chunks;
     uint32_t bounds[MAX_CHUNKS + 1];       /* of a window's chunks, in READ_UNITs */
     uint64_t sink[CRUMB_POOL_MAX_THREADS]; /* keeps the compiler from dropping the work */
-    step_times steps;
 };
 
 /* Tiers without vectors: several streams all the same. */
@@ -211,28 +188,72 @@ crumb_pool *crumb_probe_pool(const crumb_probe *probe) {
     return probe->pool;
 }
 
-/* Work that each item of a step does, so that threads must wait for each other: a microsecond. */
-static void step_part(crumb_probe *probe, uint32_t item, uint64_t argument, uint64_t *sink) {
-    (void)probe, (void)item;
-    uint64_t x = argument | 1;
-    for (int i = 0; i < 1000; i++) {
-        x *= x;
-        __asm__ volatile("" : "+r"(x));
-    }
-    *sink = x;
-}
-
-/* Takes longer than a thread takes to wake up. */
-void crumb_probe_wake(crumb_probe *probe) {
-    time_pass(probe, &(pass){.run = step_part, .argument = 3}, WAKING_STEPS);
-}
-
 double crumb_probe_read(crumb_probe *probe) {
     if (!probe->data) return 0;
     probe->window = (probe->window + 1) % probe->n_windows;
     crumb_probe_wake(probe);
     return (double)window_bytes * 1e-9 / time_pass(probe, &(pass){.run = read_chunk, .n_items = probe->n_chunks}, 1);
 }
+
+/* ---- reading in a plan's steps ------------------------------------------------------------------------------ */
+
+enum { MAX_STEP_CHUNKS = 512 };
+
+/* Where steps of a round begin in the buffer, and their chunks, in READ_UNITs. */
+typedef struct step_reads {
+    crumb_probe *probe;
+    uint32_t n_steps; /* of a round */
+    uint64_t begin, round_units;
+    uint64_t first[CRUMB_PROBE_MAX_STEPS]; /* from the round's begin on */
+    uint32_t n_chunks[CRUMB_PROBE_MAX_STEPS], bounds[CRUMB_PROBE_MAX_STEPS][MAX_STEP_CHUNKS + 1];
+} step_reads;
+
+static void cut_step(step_reads *r, uint64_t n_bytes) {
+    const uint32_t step = r->n_steps++, n_units = (uint32_t)crumb_div_up(n_bytes, READ_UNIT);
+    const int n_threads = crumb_pool_threads(r->probe->pool);
+    uint32_t *bounds = r->bounds[step], n = 0;
+    r->first[step] = r->round_units;
+    r->round_units += n_units;
+    for (uint32_t at = 0; at < n_units && n < MAX_STEP_CHUNKS; bounds[++n] = at)
+        at = n + 1 == MAX_STEP_CHUNKS ? n_units : crumb_chunk_end(at, n_units, READ_UNIT, 1, n_threads, 0);
+    r->n_chunks[step] = n;
+}
+
+static uint32_t step_chunks(void *ctx, uint32_t step) {
+    const step_reads *r = ctx;
+    return r->n_chunks[step % r->n_steps];
+}
+
+static void read_step_chunk(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
+    const step_reads *r = ctx;
+    const uint32_t kind = step % r->n_steps, chunk = r->n_chunks[kind] - 1 - item; /* as in read_chunk */
+    const uint64_t at = r->begin + step / r->n_steps * r->round_units + r->first[kind];
+    const uint64_t begin = at + r->bounds[kind][chunk], end = at + r->bounds[kind][chunk + 1];
+    r->probe->sink[walker->thread] += r->probe->read(r->probe->data + begin * READ_UNIT, (end - begin) * READ_UNIT);
+}
+
+double crumb_probe_read_steps(crumb_probe *probe, const uint64_t *step_bytes, uint32_t n_steps) {
+    step_reads r = {.probe = probe};
+    if (!probe->data) return 0;
+    for (uint32_t i = 0; i < n_steps && i < CRUMB_PROBE_MAX_STEPS; i++) cut_step(&r, step_bytes[i]);
+    const uint64_t n_units = probe->n_bytes / READ_UNIT, window_units = window_bytes / READ_UNIT;
+    if (r.round_units == 0 || r.round_units > n_units) return 0;
+    const uint64_t n_rounds = r.round_units < window_units ? window_units / r.round_units : 1;
+    probe->window = (probe->window + 1) % probe->n_windows;
+    r.begin = probe->window * window_units;
+    if (r.begin + n_rounds * r.round_units > n_units) r.begin = 0;
+    crumb_probe_wake(probe);
+    crumb_walk walk;
+    crumb_walk_init(&walk, probe->pool, crumb_pool_threads(probe->pool), (uint32_t)n_rounds * r.n_steps, step_chunks,
+                    read_step_chunk, &r);
+    const uint64_t began = crumb_now_ns();
+    crumb_walk_run(&walk);
+    const double ns = (double)(crumb_now_ns() - began + 1);
+    crumb_walk_retire(&walk);
+    return (double)(n_rounds * r.round_units * READ_UNIT) / ns;
+}
+
+/* ---- computing ---------------------------------------------------------------------------------------------- */
 
 /* Multiplications of one dot product instruction. */
 static double macs_of(crumb_isa isa) {
@@ -265,121 +286,4 @@ double crumb_probe_clock(crumb_probe *probe) {
     while (probe->sink[0] == 0) /* others may take all items */
         time_pass(probe, &(pass){.run = clock_part, .argument = 3}, 1);
     return 3 * 200000.0 / (double)probe->sink[0];
-}
-
-/* ---- the price of a step -------------------------------------------------------------------------------------- */
-
-/* Asked when the step before is over. */
-static uint32_t begin_step(void *ctx, uint32_t step) {
-    crumb_probe *probe = ctx;
-    probe->steps.began_ns[step] = crumb_now_ns();
-    return (uint32_t)crumb_pool_threads(probe->pool);
-}
-
-static void run_step(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
-    crumb_probe *probe = ctx;
-    step_hand *hand = &probe->steps.hand[walker->thread];
-    _Atomic uint32_t *most = &probe->steps.most_items[step];
-    step_part(probe, item, 3, &hand->sink);
-    hand->n_items = hand->step == step ? hand->n_items + 1 : 1;
-    hand->step = step;
-    uint32_t seen = atomic_load_explicit(most, memory_order_relaxed);
-    while (hand->n_items > seen && !atomic_compare_exchange_weak(most, &seen, hand->n_items)) {
-    }
-}
-
-static int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t n) {
-    qsort(values, n, sizeof *values, by_size);
-    return values[n / 2];
-}
-
-/* An item and a look at the clock, as they follow each other on one thread. */
-static double item_ns(crumb_probe *probe) {
-    double ns[STEPS];
-    for (int i = 0; i < STEPS; i++) {
-        const uint64_t began = crumb_now_ns();
-        step_part(probe, 0, 3, &probe->steps.hand[0].sink);
-        ns[i] = (double)(crumb_now_ns() - began);
-    }
-    return median(ns, STEPS);
-}
-
-/* What steps took beyond the items of the thread that did most of them; `whole`: only of those to which every thread
- * came, since a thread that does all items waits for nobody. Returns how many. */
-static int step_prices(const step_times *t, double item, bool whole, double *ns) {
-    int n = 0;
-    for (int i = 0; i + 1 < STEPS; i++) {
-        const uint32_t most = atomic_load(&t->most_items[i]);
-        if (!whole || most == 1) ns[n++] = (double)(t->began_ns[i + 1] - t->began_ns[i]) - item * most;
-    }
-    return n;
-}
-
-double crumb_probe_step(crumb_probe *probe) {
-    step_times *t = &probe->steps;
-    const int n_threads = crumb_pool_threads(probe->pool);
-    const double item = item_ns(probe);
-    double ns[STEPS - 1];
-    crumb_walk walk;
-    for (int i = 0; i < n_threads; i++) t->hand[i].step = UINT32_MAX;
-    for (int i = 0; i < STEPS; i++) atomic_init(&t->most_items[i], 0);
-    crumb_probe_wake(probe);
-    crumb_walk_init(&walk, probe->pool, n_threads, STEPS, begin_step, run_step, probe);
-    crumb_walk_run(&walk);
-    crumb_walk_retire(&walk);
-    const int n = step_prices(t, item, true, ns);
-    const double price = n >= LEAST_STEPS ? median(ns, (size_t)n) : median(ns, (size_t)step_prices(t, item, false, ns));
-    return price > 0 ? price : 0;
-}
-
-/* ---- the price of a call --------------------------------------------------------------------------------------- */
-
-enum { CALLS = 500 };
-static const uint64_t call_pause_ns = 5000; /* workers are back and spin, and do not sleep yet */
-static const uint64_t call_limit_ns = 1000000;
-
-/* When a worker came; each on lines of its own. */
-typedef struct arrival {
-    _Alignas(128) _Atomic uint64_t ns; /* 0: not yet */
-} arrival;
-
-static void arrive(void *ctx, int thread) {
-    atomic_store_explicit(&((arrival *)ctx)[thread].ns, crumb_now_ns(), memory_order_release);
-}
-
-static void spin_until(uint64_t ns) {
-    while (crumb_now_ns() < ns) crumb_spin_pause();
-}
-
-/* Whether a worker has come to the call of began_ns, or does so before it is too long. */
-static bool await(arrival *a, uint64_t began_ns, uint64_t *came_ns) {
-    do {
-        *came_ns = atomic_load_explicit(&a->ns, memory_order_acquire);
-    } while (*came_ns < began_ns && crumb_now_ns() - began_ns < call_limit_ns);
-    return *came_ns >= began_ns;
-}
-
-double crumb_probe_call(crumb_probe *probe) {
-    arrival arrivals[CRUMB_POOL_MAX_THREADS];
-    const int n_threads = crumb_pool_threads(probe->pool);
-    const crumb_job job = {.fn = arrive, .ctx = arrivals, .n_threads = n_threads};
-    double ns[CALLS];
-    size_t n = 0;
-    for (int i = 0; i < n_threads; i++) atomic_init(&arrivals[i].ns, 0);
-    crumb_probe_wake(probe);
-    for (int i = 0; i < CALLS && n_threads > 1; i++) {
-        const int thread = 1 + i % (n_threads - 1);
-        uint64_t came_ns;
-        spin_until(crumb_now_ns() + call_pause_ns);
-        const uint64_t began_ns = crumb_now_ns();
-        crumb_pool_call(probe->pool, &job);
-        if (await(&arrivals[thread], began_ns, &came_ns)) ns[n++] = (double)(came_ns - began_ns);
-    }
-    crumb_pool_retire(probe->pool, &job);
-    return n ? median(ns, n) : 0;
 }

@@ -1,5 +1,6 @@
 /* Recording the memory that a replay needs: values by their slots, inputs, partial results, and what each thread has
  * for itself, all in one allocation. */
+#include "cpu/divide.h"
 #include "cpu/record.h"
 
 #include "host/base/checked.h"
@@ -49,6 +50,7 @@ static crumb_status reserve_thread(crumb_recorder *r, size_t local_inputs, size_
     CRUMB_TRY(reserve(&total, r->max_k, sizeof(float), &p->local_row, err));
     CRUMB_TRY(reserve(&total, attention, 1, &p->attention_scratch, err));
     CRUMB_TRY(reserve(&total, p->kernel_scratch_bytes, 1, &p->kernel_scratch, err));
+    CRUMB_TRY(reserve(&total, p->n_steps, sizeof(crumb_units), &p->local_units, err));
     p->thread_bytes = (size_t)crumb_round_up(total, 4096); /* no page, and no line, of two threads */
     return CRUMB_OK;
 }

@@ -51,6 +51,10 @@ static void run_item(void *ctx, uint32_t step, uint32_t item, crumb_walker *walk
     p->steps[step].kind->run(p, &p->steps[step], item, walker);
 }
 
+static void fetch_ahead(void *ctx, uint32_t step, int thread) {
+    crumb_linear_fetch_next(ctx, step, thread);
+}
+
 void crumb_cpu_plan_start(crumb_plan *p) {
     p->rule = (crumb_rows_rule){.max_rows = p->max_rows,
                                 .max_outputs = p->max_outputs,
@@ -59,6 +63,7 @@ void crumb_cpu_plan_start(crumb_plan *p) {
                                 .kv = p->has_attention ? &p->kv->params : NULL,
                                 .next_position = p->last_position};
     crumb_walk_init(&p->walk, p->device->pool, p->n_threads, (uint32_t)p->n_steps, items_of, run_item, p);
+    p->walk.idle = fetch_ahead;
 }
 
 static void cut_blocks(crumb_plan *p) {

@@ -243,8 +243,9 @@ static const crumb_linear_range *range_of_unit(const crumb_step *s, uint32_t uni
     return &s->linear.parts[0];
 }
 
-/* Memory would rest while a thread prepares its inputs. The weights that it is going to read first, where each of up to
- * four streams begins, are fetched meanwhile; from there on kernels fetch ahead for themselves. */
+/* Memory would rest while a thread waits for others, and while it prepares its inputs. The weights that it is going to
+ * read first, where each of up to four streams begins, are fetched meanwhile; from there on kernels fetch ahead for
+ * themselves. */
 static void fetch_weights(const crumb_step *s, uint32_t begin, uint32_t end) {
     enum { STREAMS = 4, LINES = 16 };
     for (uint32_t i = 0; i < STREAMS; i++) {
@@ -254,6 +255,19 @@ static void fetch_weights(const crumb_step *s, uint32_t begin, uint32_t end) {
         const char *at = (const char *)w->codes + tile * tile_bytes;
         for (uint32_t line = 0; line < LINES; line++) __builtin_prefetch(at + (size_t)line * 64, 0, 2);
     }
+}
+
+static crumb_units *units_of_last_time(const crumb_plan *p, int thread) {
+    return (crumb_units *)(void *)(crumb_plan_thread(p, thread) + p->local_units);
+}
+
+void crumb_linear_fetch_next(const crumb_plan *p, uint32_t step, int thread) {
+    do {
+        step++;
+    } while (step < p->n_steps && p->steps[step].kind != &crumb_step_linear);
+    if (step == p->n_steps) return;
+    const crumb_units units = units_of_last_time(p, thread)[step];
+    if (units.begin < units.end) fetch_weights(&p->steps[step], units.begin, units.end);
 }
 
 static uint32_t linear_items(const crumb_plan *p, const crumb_step *s) {
@@ -266,9 +280,10 @@ static void linear(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walk
     uint32_t index = (uint32_t)(s - p->steps);
     bool shared = shares_inputs(p, s);
     prepared in = inputs_of(p, s, walker->thread, shared);
-    if (!shared && walker->prepared_step != index) {
+    if (walker->prepared_step != index) {
+        units_of_last_time(p, walker->thread)[index] = units;
         fetch_weights(s, units.begin, units.end);
-        prepare_rows(p, s, walker->thread, &in, 0, crumb_step_n(p, s));
+        if (!shared) prepare_rows(p, s, walker->thread, &in, 0, crumb_step_n(p, s));
     }
     walker->prepared_step = index;
     compute_units(p, s, walker->thread, &in, units.begin, units.end);

@@ -55,7 +55,8 @@ static uint32_t take(uint32_t left, int thread, uint32_t *item) {
     return left & ~(1u << owner);
 }
 
-/* Reads nothing but atomics until it holds an item: a thread that comes late may find the next walk, or none. */
+/* Reads nothing but atomics, and what crumb_walk_init has set, until it holds an item: a thread that comes late may
+ * find the next walk, or none. */
 static void join(void *ctx, int thread) {
     crumb_walk *w = ctx;
     crumb_walker walker = {.thread = thread, .prepared_step = UINT32_MAX, .shared_step = UINT32_MAX};
@@ -65,6 +66,7 @@ static void join(void *ctx, int thread) {
         uint32_t number = (uint32_t)(ticket >> 32), left = (uint32_t)ticket, step = number - base, item;
         if (step >= w->n_steps) return;
         if (!may_take(left, thread, walker.shared_step == step)) {
+            if (w->idle) w->idle(w->ctx, step, thread);
             wait_for_next_step(w, number);
             ticket = atomic_load_explicit(&w->ticket, memory_order_acquire);
             continue;
@@ -89,6 +91,7 @@ void crumb_walk_init(crumb_walk *w, crumb_pool *pool, int n_threads, uint32_t n_
     w->n_items = n_items;
     w->run = run;
     w->ctx = ctx;
+    w->idle = NULL;
     atomic_init(&w->ticket, (uint64_t)n_steps << 32); /* a walk that is over */
     atomic_init(&w->pending, 0);
     atomic_init(&w->step, n_steps);

@@ -42,6 +42,9 @@ typedef struct crumb_walk {
                                                     * CRUMB_WALK_FEW, or see there and at CRUMB_WALK_SHARES */
     void (*run)(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker);
     void *ctx;
+    /* May be set after crumb_walk_init. Called by a thread for which nothing of a step is left, before it waits for the
+     * next one; others may still be at it, or further on. NULL: nothing. */
+    void (*idle)(void *ctx, uint32_t step, int thread);
 
     /* Steps are numbered through all walks (modulo 2^32); the walk under way has base .. base + n_steps - 1. */
     _Alignas(64) _Atomic uint64_t ticket;  /* step number << 32 | items not yet taken, the highest is next; of shares

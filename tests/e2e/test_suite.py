@@ -3,6 +3,7 @@ import csv
 import io
 import json
 import os
+import re
 import tempfile
 import unittest
 
@@ -96,6 +97,7 @@ class Suite(CommandTest):
     def test_layer(self):
         row, = self.rows("--filter", "layer/mobilellm", "--bits", "1")
         self.assertEqual((row["section"], row["wanted"], row["head_type"]), ("layer", 0.9, None))
+        self.assertGreater(float(re.search(r"in the same steps ([\d.]+) GB/s are read", row["note"])[1]), 0)
         # 2 x 1600^2, 2 x 320 x 1600 and 3 x 4352 x 1600 codes of one bit, and an f32 scale per row
         self.assertAlmostEqual(row["bytes"] / (27033600 / 8 + 4 * (3 * 1600 + 2 * 320 + 2 * 4352)), 1, places=2)
 

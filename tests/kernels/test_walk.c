@@ -16,7 +16,7 @@ typedef struct record {
     int run, n_threads;
     int done[STEPS][MAX_ITEMS]; /* the run that did it last: plain memory, so that a race is seen by a sanitizer */
     atomic_int n_wrong;
-    atomic_uint came[STEPS]; /* threads (bits) that have taken an item */
+    atomic_uint came[STEPS]; /* threads (bits) that have taken an item, or found none */
     int slow_thread;         /* sleeps in some items; -1: none */
 } record;
 
@@ -111,6 +111,40 @@ static void all_threads_come(void **state) {
     crumb_walk_init(&r.walk, pool, 4, 10, one_item_per_thread, wait_for_all, &r);
     crumb_walk_run(&r.walk);
     assert_int_equal(atomic_load(&r.n_wrong), 40);
+    crumb_walk_retire(&r.walk);
+    crumb_pool_destroy(pool);
+}
+
+/* ---- threads that find nothing left ------------------------------------------------------------------------- */
+
+static uint32_t one_item(void *ctx, uint32_t step) {
+    (void)ctx, (void)step;
+    return 1;
+}
+
+/* An item that ends only when every other thread has said that it waits. */
+static void wait_for_idle(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
+    (void)item;
+    record *r = ctx;
+    const unsigned others = ((1u << r->n_threads) - 1) & ~(1u << walker->thread);
+    while (atomic_load(&r->came[step]) != others) crumb_thread_yield();
+}
+
+static void note_idle(void *ctx, uint32_t step, int thread) {
+    record *r = ctx;
+    if (atomic_fetch_or(&r->came[step], 1u << thread) >> thread & 1) atomic_fetch_add(&r->n_wrong, 1); /* once a step */
+}
+
+static void idle_threads_are_told(void **state) {
+    (void)state;
+    crumb_error err = {0};
+    record r = {.n_threads = 3};
+    crumb_pool *pool;
+    assert_int_equal(crumb_pool_create(3, CRUMB_CORES_AUTO, &pool, &err), CRUMB_OK);
+    crumb_walk_init(&r.walk, pool, 3, STEPS, one_item, wait_for_idle, &r);
+    r.walk.idle = note_idle;
+    crumb_walk_run(&r.walk);
+    assert_int_equal(atomic_load(&r.n_wrong), 0);
     crumb_walk_retire(&r.walk);
     crumb_pool_destroy(pool);
 }
@@ -239,6 +273,7 @@ int main(void) {
         cmocka_unit_test(every_item_is_done_in_order),
         cmocka_unit_test(walks_take_turns),
         cmocka_unit_test(all_threads_come),
+        cmocka_unit_test(idle_threads_are_told),
         cmocka_unit_test(some_threads_take_a_step),
         cmocka_unit_test(items_are_counted),
         cmocka_unit_test(every_share_is_done_once),

@@ -145,6 +145,30 @@ static double read_roof(suite_model *m) {
     return cli_median(gb_s, PASSES);
 }
 
+/* Bytes of the first layer's matrices, by the steps that a plan reads them in. */
+enum { LAYER_STEPS = 4 };
+static void layer_steps(const suite_model *m, uint64_t bytes[LAYER_STEPS]) {
+    const crumb_layer *l = m->model->net.layers;
+    const crumb_weight *steps[LAYER_STEPS][3] = {
+        {&l->attn_q, &l->attn_k, &l->attn_v}, {&l->attn_output}, {&l->ffn_gate, &l->ffn_up}, {&l->ffn_down}};
+    for (int i = 0; i < LAYER_STEPS; i++) {
+        bytes[i] = 0;
+        for (int j = 0; j < 3 && steps[i][j]; j++) {
+            const crumb_matrix_bytes n = crumb_matrix_get_bytes(&steps[i][j]->matrix);
+            bytes[i] += n.codes + n.scales + n.mins;
+        }
+    }
+}
+
+static double read_in_steps(suite_model *m) {
+    enum { PASSES = 5 };
+    double gb_s[PASSES];
+    uint64_t bytes[LAYER_STEPS];
+    layer_steps(m, bytes);
+    for (int i = 0; i < PASSES; i++) gb_s[i] = crumb_probe_read_steps(m->probe, bytes, LAYER_STEPS);
+    return cli_median(gb_s, PASSES);
+}
+
 static crumb_status run_once(suite_model *m, bool prompt, double value[MODEL_N_MEASURES], crumb_error *err) {
     crumb_isa isa;
     if (cli_interrupted(NULL)) return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "interrupted");
@@ -155,6 +179,7 @@ static crumb_status run_once(suite_model *m, bool prompt, double value[MODEL_N_M
         CRUMB_TRY(feed_one_by_one(m, m->deep[i], m->n_gen, &value[MODEL_DEEP_NS + i], err));
     }
     value[MODEL_READ_GB_S] = (before + read_roof(m)) / 2;
+    value[MODEL_STEPS_GB_S] = read_in_steps(m);
     value[MODEL_PEAK_GOPS] = crumb_isa_parse(m->info.target, &isa) ? crumb_probe_dot(m->probe, isa) : 0;
     return prompt ? read_prompt(m, &value[MODEL_PROMPT_NS], err) : CRUMB_OK;
 }

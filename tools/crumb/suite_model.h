@@ -11,8 +11,9 @@ enum { SUITE_KV_TYPES = 2 };
 
 /* Of one round. Times are those of one token. */
 typedef enum model_measure {
-    MODEL_READ_GB_S, /* the mean of before and after decoding */
-    MODEL_PEAK_GOPS, /* of the model's tier; 0: it has none */
+    MODEL_READ_GB_S,  /* the mean of before and after decoding */
+    MODEL_STEPS_GB_S, /* reading alone, cut and in the steps of a layer's matrices */
+    MODEL_PEAK_GOPS,  /* of the model's tier; 0: it has none */
     MODEL_TOKEN_NS,
     MODEL_LAYERS_NS,                                /* of the token: the linear ops of the layers */
     MODEL_GEMV_NS,                                  /* those and the head */

@@ -66,7 +66,9 @@ static crumb_status layer_row(suite_state *s, const char *spec, crumb_error *err
         row.ratio = suite_model_median_of(&m, layers_share, NULL);
         snprintf(row.what, sizeof row.what, "%s, a layer's matrices in decoding", spec);
         snprintf(row.baseline_name, sizeof row.baseline_name, "read");
-        snprintf(row.note, sizeof row.note, "time with norms, quantization and gates");
+        snprintf(row.note, sizeof row.note,
+                 "time with norms, quantization and gates; in the same steps %.1f GB/s are read",
+                 suite_model_median(&m, MODEL_STEPS_GB_S));
         status = suite_row_add(s, &row, err);
     }
     suite_model_close(&m);
