@@ -182,7 +182,7 @@ SIMD_INLINE uint32_t gemm_span_end(const gemm_block *b, const uint16_t *reach, u
     return fits;
 }
 
-/* Where accumulators hold one block at most, short sums serve, for as many blocks as follow. */
+/* Where accumulators do not hold even one block, short sums serve, for as many blocks as follow. */
 SIMD_INLINE void gemm_find_spans(const gemm_block *b, const int kind, uint32_t wide) {
     const uint32_t n_blocks = b->s.n_blocks, chunk = b->chunk_steps / BLOCK_STEPS;
     const uint32_t group = b->s.group_steps / BLOCK_STEPS;
@@ -192,7 +192,8 @@ SIMD_INLINE void gemm_find_spans(const gemm_block *b, const int kind, uint32_t w
         uint16_t *spans = b->spans + (size_t)c * n_blocks, *before = NULL; /* a short span, which may go on */
         for (uint32_t block = 0, end; block < n_blocks; block = end) {
             end = gemm_span_end(b, reach, n, block, chunk, group, gemm_sum_limit(kind));
-            const bool is_short = gemm_is_short(kind) && end == block + 1;
+            const bool is_short = gemm_is_short(kind) && end == block + 1 &&
+                                  !gemm_span_fits(b, reach, n, block, end, gemm_sum_limit(kind));
             if (!before || !is_short || block % chunk == 0 || block % group == 0) before = &spans[block];
             *before = (uint16_t)(end | (is_short ? GEMM_SHORT : 0));
             if (!is_short) before = NULL;

@@ -49,10 +49,11 @@ SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_
         v_load_f32(b->scales + (size_t)(g - group0) * GEMM_ROWS + v * SIMD_LANES);
     UNROLL for (int c = 0; c < columns; c++) {
         vflt scale_x = v_broadcast_f32(sx[c]);
+        const vint offset = v_broadcast(b->offsets[at + (size_t)c]);
         UNROLL for (int v = 0; v < GEMM_VECTORS; v++) {
             float *acc = accs + c * GEMM_ROWS + v * SIMD_LANES;
             vint exact = sums[c * GEMM_VECTORS + v];
-            if (gemm_sum_limit(kind) > 0 && has_zero) exact = v_add(exact, v_broadcast(b->offsets[at + (size_t)c]));
+            if (gemm_sum_limit(kind) > 0 && has_zero) exact = v_add(exact, offset);
             vflt sum = v_fma_f32(scales[v], v_mul_f32(scale_x, v_to_f32(exact)), v_load_f32(acc));
             if (has_min) sum = v_fma_f32(v_load_f32(mins + v * SIMD_LANES), v_broadcast_f32(sx_qsums[c]), sum);
             v_store_f32(acc, sum);
@@ -119,17 +120,17 @@ SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_
 SIMD_INLINE void gemm_half_span(const gemm_block *b, const int8_t *q, uint32_t g, uint32_t part, const uint32_t hold,
                                 const int kind, const int columns, vint *acc) {
     const int parts = gemm_parts(kind), step_bytes = 4 * gemm_code_bytes(kind);
+    const size_t half = g % 2, step0 = (size_t)(g / 2) * BLOCK_STEPS + (parts > 1 ? 0 : half);
+    const uint8_t *panel = b->panel + step0 * (size_t)parts * LINE_BYTES + (parts > 1 ? half * LINE_BYTES : 0);
+    q += step0 * (size_t)(columns * step_bytes) + (parts > 1 ? half * 4 : 0);
     UNROLL for (uint32_t i = part * (uint32_t)parts; i < (part + hold) * (uint32_t)parts; i++) {
-        const size_t step = g / 2 * BLOCK_STEPS + (parts > 1 ? i : 2 * i + g % 2);
-        const uint8_t *panel = b->panel + step * (size_t)parts * LINE_BYTES;
+        const size_t step = parts > 1 ? i : 2 * i; /* from step0 on, by constants */
         vint weights[GEMM_VECTORS];
         UNROLL for (int v = 0; v < GEMM_VECTORS; v++) weights[v] =
-            gemm_weights(panel, parts > 1 ? (int)(g % 2) * GEMM_VECTORS + v : v, parts);
-        UNROLL for (int c = 0; c < columns; c++) {
-            const int8_t *from = q + (step * (size_t)columns + (size_t)c) * (size_t)step_bytes;
-            if (parts > 1) from += g % 2 * 4;
-            gemm_part(&acc[c * GEMM_VECTORS], weights, from, kind, GEMM_VECTORS);
-        }
+            gemm_weights(panel + step * (size_t)parts * LINE_BYTES, v, parts);
+        UNROLL for (int c = 0; c < columns; c++)
+            gemm_part(&acc[c * GEMM_VECTORS], weights, q + (step * (size_t)columns + (size_t)c) * (size_t)step_bytes,
+                      kind, GEMM_VECTORS);
     }
 }
 
@@ -161,29 +162,58 @@ SIMD_INLINE uint32_t gemm_span_at(const gemm_block *b, uint32_t c0, uint32_t ste
     return b->spans[(size_t)c0 * b->s.n_blocks + step / BLOCK_STEPS];
 }
 
-/* Groups of more than a 32-block: their sums wait in memory between spans, and between chunks. */
+/* A span of a group: steps [step, end), behind steps of the group whose sums wait in memory (`goes_on`) or not, and the
+ * group's last (`ends`) or not. Beside as many accumulators of 16 bits there are no registers for sums, so these are
+ * read when the span is over. */
+typedef struct gemm_part_of_group {
+    uint32_t g, group0; /* the group, and the chunk's first */
+    uint32_t step, end; /* from the chunk's first on */
+    bool goes_on, ends;
+} gemm_part_of_group;
+
+SIMD_INLINE void gemm_group_span(const gemm_block *b, uint32_t c0, const int8_t *q, const gemm_part_of_group s,
+                                 const int kind, const int columns, const bool is_short, const bool has_min) {
+    const bool narrow = gemm_sum_limit(kind) > 0 && !is_short;
+    int32_t *saved = b->sums + (size_t)c0 * GEMM_ROWS;
+    vint sums[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
+    if (narrow || !s.goes_on)
+        gemm_begin(b->offsets + s.g * b->stride + c0, kind, columns, true, sums);
+    else
+        UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] = v_load(saved + i * SIMD_LANES);
+    if (is_short)
+        gemm_short_sums(b, q, s.step, s.end, columns, sums);
+    else
+        gemm_span(b, q, s.step, s.end - s.step, kind, columns, sums);
+    if (narrow) UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] = gemm_sum(sums[i], b->a->w->mul);
+    if (narrow && s.goes_on)
+        UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] =
+            v_add(sums[i], v_load(saved + i * SIMD_LANES));
+    if (s.ends)
+        gemm_fold(b, c0, s.g, s.group0, sums, kind, columns, true, has_min);
+    else
+        UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) v_store(saved + i * SIMD_LANES, sums[i]);
+}
+
+/* Groups of more than a 32-block. */
 SIMD_INLINE void gemm_long_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t step0, uint32_t step1,
                                   const int kind, const int columns, const bool has_min) {
     const uint32_t group_steps = b->s.group_steps, group0 = step0 / group_steps;
-    int32_t *saved = b->sums + (size_t)c0 * GEMM_ROWS;
     uint32_t g = group0;
     for (uint32_t step = step0, end; step < step1; step = end) {
-        uint32_t group_end = (g + 1) * group_steps;
-        vint sums[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
-        if (step > g * group_steps)
-            UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] = v_load(saved + i * SIMD_LANES);
-        else
-            gemm_begin(b->offsets + g * b->stride + c0, kind, columns, true, sums);
+        const uint32_t group_end = (g + 1) * group_steps;
         const uint32_t span = gemm_span_at(b, c0, step, group_end < step1 ? group_end : step1, kind);
         end = (span & ~(uint32_t)GEMM_SHORT) * BLOCK_STEPS;
+        const gemm_part_of_group part = {.g = g,
+                                         .group0 = group0,
+                                         .step = step - step0,
+                                         .end = end - step0,
+                                         .goes_on = step > g * group_steps,
+                                         .ends = end == group_end};
         if (gemm_is_short(kind) && span & GEMM_SHORT)
-            gemm_short_sums(b, q, step - step0, end - step0, columns, sums);
+            gemm_group_span(b, c0, q, part, kind, columns, true, has_min);
         else
-            gemm_sums(b, q, step - step0, end - step, kind, columns, sums);
-        if (end < group_end)
-            UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) v_store(saved + i * SIMD_LANES, sums[i]);
-        else
-            gemm_fold(b, c0, g++, group0, sums, kind, columns, true, has_min);
+            gemm_group_span(b, c0, q, part, kind, columns, false, has_min);
+        g += part.ends;
         v_forget();
     }
 }
