@@ -17,13 +17,22 @@ enum { MAX_CHUNKS = 4096, DOT_CHUNKS_PER_THREAD = 16, DOT_ROUNDS = 1000000 / DOT
  * so that what interrupts one interrupts the other as often. */
 static const uint64_t window_bytes = UINT64_C(32) << 20;
 
+/* Steps that are read one after the other, over and over: of each where it begins in a round of them, and its chunks,
+ * in READ_UNITs. */
+typedef struct step_reads {
+    uint32_t n_steps;
+    uint64_t begin, round_units; /* where the first round begins in the buffer, and what a round takes */
+    uint64_t first[CRUMB_PROBE_MAX_STEPS];
+    uint32_t n_chunks[CRUMB_PROBE_MAX_STEPS], bounds[CRUMB_PROBE_MAX_STEPS][MAX_CHUNKS + 1];
+} step_reads;
+
 struct crumb_probe {
     crumb_pool *pool;
     uint8_t *data; /* NULL: without memory */
     crumb_probe_read_fn *read;
     uint64_t n_bytes;
-    uint32_t window, n_windows, n_chunks;
-    uint32_t bounds[MAX_CHUNKS + 1];       /* of a window's chunks, in READ_UNITs */
+    uint32_t window, n_windows;
+    step_reads reads;                      /* under way */
     uint64_t sink[CRUMB_POOL_MAX_THREADS]; /* keeps the compiler from dropping the work */
 };
 
@@ -64,30 +73,27 @@ static void pass_run(void *ctx, uint32_t step, uint32_t item, crumb_walker *walk
 }
 
 /* Seconds for n_steps steps. */
-static double time_pass(crumb_probe *probe, pass *p, uint32_t n_steps) {
+static double time_walk(crumb_probe *probe, uint32_t n_steps, uint32_t (*n_items)(void *, uint32_t),
+                        void (*run)(void *, uint32_t, uint32_t, crumb_walker *), void *ctx) {
     crumb_walk walk;
-    p->probe = probe;
-    const int n_threads = crumb_pool_threads(probe->pool);
-    if (p->n_items == 0) p->n_items = (uint32_t)n_threads;
-    crumb_walk_init(&walk, probe->pool, n_threads, n_steps, pass_items, pass_run, p);
-    uint64_t began = crumb_now_ns();
+    crumb_walk_init(&walk, probe->pool, crumb_pool_threads(probe->pool), n_steps, n_items, run, ctx);
+    const uint64_t began = crumb_now_ns();
     crumb_walk_run(&walk);
-    double seconds = (double)(crumb_now_ns() - began + 1) * 1e-9;
+    const double seconds = (double)(crumb_now_ns() - began + 1) * 1e-9;
     crumb_walk_retire(&walk);
     return seconds;
+}
+
+/* The same for one. */
+static double time_pass(crumb_probe *probe, pass *p) {
+    p->probe = probe;
+    if (p->n_items == 0) p->n_items = (uint32_t)crumb_pool_threads(probe->pool);
+    return time_walk(probe, 1, pass_items, pass_run, p);
 }
 
 static void touch_window(crumb_probe *probe, uint32_t item, uint64_t argument, uint64_t *sink) {
     (void)sink;
     memset(probe->data + item * window_bytes, (int)(item + argument), window_bytes);
-}
-
-static void read_chunk(crumb_probe *probe, uint32_t item, uint64_t argument, uint64_t *sink) {
-    (void)argument;
-    const uint32_t chunk = probe->n_chunks - 1 - item; /* the highest item is taken first, and the largest chunk */
-    const uint64_t begin = (uint64_t)probe->bounds[chunk] * READ_UNIT;
-    const uint64_t end = (uint64_t)probe->bounds[chunk + 1] * READ_UNIT;
-    *sink += probe->read(probe->data + probe->window * window_bytes + begin, end - begin);
 }
 
 static crumb_probe_dot_fn *dot_of(crumb_isa isa) {
@@ -143,12 +149,8 @@ crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err) {
     if (probe->data) return CRUMB_OK;
     const uint64_t least = UINT64_C(128) << 20, cache = last_cache_bytes(probe);
     const uint64_t wanted = cache >= least / 4 ? 4 * cache + least / 4 : least;
-    const uint32_t n_units = (uint32_t)(window_bytes / READ_UNIT);
     probe->n_bytes = crumb_round_up(wanted, window_bytes);
     probe->n_windows = (uint32_t)(probe->n_bytes / window_bytes);
-    probe->n_chunks = 0;
-    for (uint32_t at = 0; at < n_units; probe->bounds[++probe->n_chunks] = at)
-        at = crumb_chunk_end(at, n_units, READ_UNIT, 1, crumb_pool_threads(probe->pool), 0);
     if (probe->n_bytes > crumb_memory_available_bytes() / 2)
         return crumb_fail(err, CRUMB_ERR_MEMORY, "measuring memory takes %llu MB, more than half of what is free",
                           (unsigned long long)(probe->n_bytes >> 20));
@@ -156,7 +158,7 @@ crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err) {
     CRUMB_TRY(crumb_pages_alloc(probe->n_bytes, "the bandwidth probe", &data, err));
     probe->data = data;
     /* Untouched pages are all one page of zeros. */
-    time_pass(probe, &(pass){.run = touch_window, .argument = 1, .n_items = probe->n_windows}, 1);
+    time_pass(probe, &(pass){.run = touch_window, .argument = 1, .n_items = probe->n_windows});
     choose_read(probe);
     return CRUMB_OK;
 }
@@ -188,69 +190,51 @@ crumb_pool *crumb_probe_pool(const crumb_probe *probe) {
     return probe->pool;
 }
 
-double crumb_probe_read(crumb_probe *probe) {
-    if (!probe->data) return 0;
-    probe->window = (probe->window + 1) % probe->n_windows;
-    crumb_probe_wake(probe);
-    return (double)window_bytes * 1e-9 / time_pass(probe, &(pass){.run = read_chunk, .n_items = probe->n_chunks}, 1);
-}
+/* ---- reading ------------------------------------------------------------------------------------------------ */
 
-/* ---- reading in a plan's steps ------------------------------------------------------------------------------ */
-
-enum { MAX_STEP_CHUNKS = 512 };
-
-/* Where steps of a round begin in the buffer, and their chunks, in READ_UNITs. */
-typedef struct step_reads {
-    crumb_probe *probe;
-    uint32_t n_steps; /* of a round */
-    uint64_t begin, round_units;
-    uint64_t first[CRUMB_PROBE_MAX_STEPS]; /* from the round's begin on */
-    uint32_t n_chunks[CRUMB_PROBE_MAX_STEPS], bounds[CRUMB_PROBE_MAX_STEPS][MAX_STEP_CHUNKS + 1];
-} step_reads;
-
-static void cut_step(step_reads *r, uint64_t n_bytes) {
+static void add_step(crumb_probe *probe, uint64_t n_bytes) {
+    step_reads *r = &probe->reads;
     const uint32_t step = r->n_steps++, n_units = (uint32_t)crumb_div_up(n_bytes, READ_UNIT);
-    const int n_threads = crumb_pool_threads(r->probe->pool);
-    uint32_t *bounds = r->bounds[step], n = 0;
     r->first[step] = r->round_units;
     r->round_units += n_units;
-    for (uint32_t at = 0; at < n_units && n < MAX_STEP_CHUNKS; bounds[++n] = at)
-        at = n + 1 == MAX_STEP_CHUNKS ? n_units : crumb_chunk_end(at, n_units, READ_UNIT, 1, n_threads, 0);
-    r->n_chunks[step] = n;
+    r->n_chunks[step] =
+        crumb_chunks_cut(n_units, READ_UNIT, 1, crumb_pool_threads(probe->pool), 0, MAX_CHUNKS, r->bounds[step]);
 }
 
 static uint32_t step_chunks(void *ctx, uint32_t step) {
-    const step_reads *r = ctx;
+    const step_reads *r = &((crumb_probe *)ctx)->reads;
     return r->n_chunks[step % r->n_steps];
 }
 
-static void read_step_chunk(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
-    const step_reads *r = ctx;
-    const uint32_t kind = step % r->n_steps, chunk = r->n_chunks[kind] - 1 - item; /* as in read_chunk */
+static void read_chunk(void *ctx, uint32_t step, uint32_t item, crumb_walker *walker) {
+    crumb_probe *probe = ctx;
+    const step_reads *r = &probe->reads;
+    const uint32_t kind = step % r->n_steps;
+    const uint32_t chunk = r->n_chunks[kind] - 1 - item; /* the highest item is taken first, and the largest chunk */
     const uint64_t at = r->begin + step / r->n_steps * r->round_units + r->first[kind];
     const uint64_t begin = at + r->bounds[kind][chunk], end = at + r->bounds[kind][chunk + 1];
-    r->probe->sink[walker->thread] += r->probe->read(r->probe->data + begin * READ_UNIT, (end - begin) * READ_UNIT);
+    probe->sink[walker->thread] += probe->read(probe->data + begin * READ_UNIT, (end - begin) * READ_UNIT);
 }
 
 double crumb_probe_read_steps(crumb_probe *probe, const uint64_t *step_bytes, uint32_t n_steps) {
-    step_reads r = {.probe = probe};
-    if (!probe->data) return 0;
-    for (uint32_t i = 0; i < n_steps && i < CRUMB_PROBE_MAX_STEPS; i++) cut_step(&r, step_bytes[i]);
+    step_reads *r = &probe->reads;
+    if (!probe->data || n_steps > CRUMB_PROBE_MAX_STEPS) return 0;
+    r->n_steps = 0;
+    r->round_units = 0;
+    for (uint32_t i = 0; i < n_steps; i++) add_step(probe, step_bytes[i]);
     const uint64_t n_units = probe->n_bytes / READ_UNIT, window_units = window_bytes / READ_UNIT;
-    if (r.round_units == 0 || r.round_units > n_units) return 0;
-    const uint64_t n_rounds = r.round_units < window_units ? window_units / r.round_units : 1;
+    if (r->round_units == 0 || r->round_units > n_units) return 0;
+    const uint64_t n_rounds = r->round_units < window_units ? window_units / r->round_units : 1;
     probe->window = (probe->window + 1) % probe->n_windows;
-    r.begin = probe->window * window_units;
-    if (r.begin + n_rounds * r.round_units > n_units) r.begin = 0;
+    r->begin = probe->window * window_units;
+    if (r->begin + n_rounds * r->round_units > n_units) r->begin = 0;
     crumb_probe_wake(probe);
-    crumb_walk walk;
-    crumb_walk_init(&walk, probe->pool, crumb_pool_threads(probe->pool), (uint32_t)n_rounds * r.n_steps, step_chunks,
-                    read_step_chunk, &r);
-    const uint64_t began = crumb_now_ns();
-    crumb_walk_run(&walk);
-    const double ns = (double)(crumb_now_ns() - began + 1);
-    crumb_walk_retire(&walk);
-    return (double)(n_rounds * r.round_units * READ_UNIT) / ns;
+    const double seconds = time_walk(probe, (uint32_t)n_rounds * n_steps, step_chunks, read_chunk, probe);
+    return (double)(n_rounds * r->round_units * READ_UNIT) * 1e-9 / seconds;
+}
+
+double crumb_probe_read(crumb_probe *probe) {
+    return crumb_probe_read_steps(probe, &window_bytes, 1);
 }
 
 /* ---- computing ---------------------------------------------------------------------------------------------- */
@@ -265,7 +249,7 @@ double crumb_probe_dot(crumb_probe *probe, crumb_isa isa) {
     const uint32_t n_items = (uint32_t)crumb_pool_threads(probe->pool) * DOT_CHUNKS_PER_THREAD;
     pass p = {.run = dot_part, .argument = (uint64_t)isa, .n_items = n_items};
     crumb_probe_wake(probe);
-    return 2e-9 * n_items * DOT_ROUNDS * CRUMB_PROBE_CHAINS * macs_of(isa) / time_pass(probe, &p, 1);
+    return 2e-9 * n_items * DOT_ROUNDS * CRUMB_PROBE_CHAINS * macs_of(isa) / time_pass(probe, &p);
 }
 
 /* A chain of multiplications: 3 cycles each on every x86 core of the last fifteen years, and never eliminated by
@@ -284,6 +268,6 @@ static void clock_part(crumb_probe *probe, uint32_t item, uint64_t argument, uin
 double crumb_probe_clock(crumb_probe *probe) {
     probe->sink[0] = 0;
     while (probe->sink[0] == 0) /* others may take all items */
-        time_pass(probe, &(pass){.run = clock_part, .argument = 3}, 1);
+        time_pass(probe, &(pass){.run = clock_part, .argument = 3});
     return 3 * 200000.0 / (double)probe->sink[0];
 }

@@ -30,7 +30,8 @@ void crumb_probe_wake(crumb_probe *probe);
 double crumb_probe_read(crumb_probe *probe);
 enum { CRUMB_PROBE_MAX_STEPS = 8 };
 /* The same where threads wait for each other as in a plan: they read step_bytes[0], ... [n_steps - 1], each cut into
- * chunks like a matrix, over and over. 0 also where all steps are more than the buffer, or there are none. */
+ * chunks like a matrix, over and over. 0 also where all steps are more than the buffer, or there are none, or
+ * more than CRUMB_PROBE_MAX_STEPS. */
 double crumb_probe_read_steps(crumb_probe *probe, const uint64_t *step_bytes, uint32_t n_steps);
 /* 10^9 operations (2 per multiplication and addition) a second that all threads together reach with the int8 dot
  * product of a tier, on registers. 0 for the scalar tier and for tiers that this machine lacks. */

@@ -13,3 +13,12 @@ uint32_t crumb_chunk_end(uint32_t at, uint32_t n_units, uint64_t unit_bytes, uin
     n = crumb_round_up(n, step);
     return at + (n < left ? n : left);
 }
+
+uint32_t crumb_chunks_cut(uint32_t n_units, uint64_t unit_bytes, uint32_t step, int n_threads, uint32_t share,
+                          uint32_t most, uint32_t *bounds) {
+    uint32_t n = 0;
+    bounds[0] = 0;
+    for (uint32_t at = 0; at < n_units && n < most; bounds[++n] = at)
+        at = n + 1 == most ? n_units : crumb_chunk_end(at, n_units, unit_bytes, step, n_threads, share);
+    return n;
+}

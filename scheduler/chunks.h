@@ -10,5 +10,9 @@
  * `step` units. */
 uint32_t crumb_chunk_end(uint32_t at, uint32_t n_units, uint64_t unit_bytes, uint32_t step, int n_threads,
                          uint32_t share);
+/* All of n_units in at most `most` chunks, of which the last takes what is left. bounds [most + 1]: where they begin,
+ * and the end. Returns how many there are. */
+uint32_t crumb_chunks_cut(uint32_t n_units, uint64_t unit_bytes, uint32_t step, int n_threads, uint32_t share,
+                          uint32_t most, uint32_t *bounds);
 
 #endif

@@ -137,14 +137,6 @@ static crumb_status read_prompt(suite_model *m, double *ns, crumb_error *err) {
     return CRUMB_OK;
 }
 
-/* A pass takes a millisecond, and decoding a quarter of a second: a few of them say more. */
-static double read_roof(suite_model *m) {
-    enum { PASSES = 5 };
-    double gb_s[PASSES];
-    for (int i = 0; i < PASSES; i++) gb_s[i] = crumb_probe_read(m->probe);
-    return cli_median(gb_s, PASSES);
-}
-
 /* Bytes of the first layer's matrices, by the steps that a plan reads them in. */
 enum { LAYER_STEPS = 4 };
 static void layer_steps(const suite_model *m, uint64_t bytes[LAYER_STEPS]) {
@@ -160,26 +152,29 @@ static void layer_steps(const suite_model *m, uint64_t bytes[LAYER_STEPS]) {
     }
 }
 
-static double read_in_steps(suite_model *m) {
+/* At a stretch, or `in_steps` of a layer. A pass takes a millisecond, and decoding a quarter of a second: a few of them
+ * say more. */
+static double read_roof(suite_model *m, bool in_steps) {
     enum { PASSES = 5 };
     double gb_s[PASSES];
     uint64_t bytes[LAYER_STEPS];
     layer_steps(m, bytes);
-    for (int i = 0; i < PASSES; i++) gb_s[i] = crumb_probe_read_steps(m->probe, bytes, LAYER_STEPS);
+    for (int i = 0; i < PASSES; i++)
+        gb_s[i] = in_steps ? crumb_probe_read_steps(m->probe, bytes, LAYER_STEPS) : crumb_probe_read(m->probe);
     return cli_median(gb_s, PASSES);
 }
 
 static crumb_status run_once(suite_model *m, bool prompt, double value[MODEL_N_MEASURES], crumb_error *err) {
     crumb_isa isa;
     if (cli_interrupted(NULL)) return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "interrupted");
-    const double before = read_roof(m);
+    const double before = read_roof(m, false);
     CRUMB_TRY(decode(m, value, err));
     for (size_t i = 0; i < SUITE_KV_TYPES && m->depth; i++) {
         CRUMB_TRY(crumb_session_rewind(m->deep[i], m->depth, err));
         CRUMB_TRY(feed_one_by_one(m, m->deep[i], m->n_gen, &value[MODEL_DEEP_NS + i], err));
     }
-    value[MODEL_READ_GB_S] = (before + read_roof(m)) / 2;
-    value[MODEL_STEPS_GB_S] = read_in_steps(m);
+    value[MODEL_READ_GB_S] = (before + read_roof(m, false)) / 2;
+    value[MODEL_STEPS_GB_S] = read_roof(m, true);
     value[MODEL_PEAK_GOPS] = crumb_isa_parse(m->info.target, &isa) ? crumb_probe_dot(m->probe, isa) : 0;
     return prompt ? read_prompt(m, &value[MODEL_PROMPT_NS], err) : CRUMB_OK;
 }
