@@ -57,11 +57,12 @@ typedef void crumb_quantize_fn(const float *x, size_t x_stride, uint32_t k, unsi
                                const crumb_q8 *out);
 #define CRUMB_QUANTIZE_TINY 1e-30f
 
-/* Fills rows [n0, n1) of x->interleaved [n][K'] for weights of `bits`: once for all chunks of a layer, where a GEMM
- * would do it for each. Codes have one byte, or two where crumb_cpu_interleave_bytes says so. n0 is a multiple of
- * CRUMB_INTERLEAVE_ROWS, n1 as well or the last row. */
-typedef void crumb_interleave_fn(const crumb_q8 *x, unsigned bits, uint32_t n0, uint32_t n1);
+/* Fills rows [n0, n1) of x->interleaved [n][K'] for weights whose operands have so many bits (crumb_cpu_operand_bits):
+ * once for all chunks of a layer, where a GEMM would do it for each. Codes have one byte, or two where
+ * crumb_cpu_interleave_bytes says so. n0 is a multiple of CRUMB_INTERLEAVE_ROWS, n1 as well or the last row. */
+typedef void crumb_interleave_fn(const crumb_q8 *x, unsigned operand_bits, uint32_t n0, uint32_t n1);
 enum {
+    CRUMB_WIDE_BITS = 16,       /* of operands that are a wide codebook's entries */
     CRUMB_INTERLEAVE_BYTES = 2, /* of a code, at most */
     CRUMB_INTERLEAVE_ROWS = 12, /* a multiple of every tier's register blocks */
     CRUMB_STRIP_TILES = 2       /* tile-rows that a GEMM takes at once, in some tiers */
@@ -122,7 +123,12 @@ typedef struct crumb_cpu_layout {
 
 typedef enum crumb_cpu_op { CRUMB_CPU_GEMV, CRUMB_CPU_GEMM } crumb_cpu_op; /* n up to the row's max_n; any n */
 
-enum { CRUMB_CODEBOOK_SIGNED = 254 }; /* as a range: entries from -127 to 127 */
+/* What codebooks a kernel takes: those whose largest less smallest entry is at most a number, or one of: */
+enum {
+    CRUMB_CODEBOOK_NARROW = 31,  /* whose entries less the smallest are operands of 5 bits */
+    CRUMB_CODEBOOK_SIGNED = 254, /* with entries from -127 to 127 */
+    CRUMB_CODEBOOK_WIDE = 256,   /* all but the narrow ones */
+};
 
 typedef struct crumb_cpu_kernel {
     const char *name; /* "gemv_u2_i8__avx2" */
@@ -135,8 +141,7 @@ typedef struct crumb_cpu_kernel {
     int rank;          /* higher is preferred among those that fit */
     const char *bound; /* why nothing overflows: "42 steps of 2 * 3 * 128 in int16" */
     crumb_linear_fn *run;
-    int codebook_range; /* 0: codes are values; else it takes codebooks, largest - smallest entry up to this; or
-                         * CRUMB_CODEBOOK_SIGNED */
+    int codebook_range;             /* 0: codes are values; else it takes codebooks (CRUMB_CODEBOOK_...) */
     const crumb_cpu_layout *layout; /* NULL: tiles */
     float max_nmse; /* 0: equals the reference bit for bit; else what the squared error of results stays below, as a
                      * part of crumb_trial_power */
@@ -160,7 +165,9 @@ const char *crumb_cpu_kernels_hash(void); /* of the kernels' text: measurements 
 uint32_t crumb_cpu_index_bits(crumb_isa isa);
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa);
 crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa); /* NULL: the tier's GEMM reads q */
-uint32_t crumb_cpu_interleave_bytes(crumb_isa isa, unsigned bits);
+/* Bits of what the tier's GEMM multiplies: those of the codes, or of a wide codebook's entries. */
+uint8_t crumb_cpu_operand_bits(crumb_isa isa, const crumb_matrix *w);
+uint32_t crumb_cpu_interleave_bytes(crumb_isa isa, unsigned operand_bits);
 /* Scratch bytes per thread that any kernel may need for this matrix, up to n rows of activations and these knobs. */
 size_t crumb_cpu_kernel_scratch(const crumb_matrix *w, uint32_t n, const crumb_cpu_knobs *knobs);
 

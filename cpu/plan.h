@@ -73,7 +73,8 @@ typedef struct crumb_step_kind {
 /* What a linear op needs of x: quantized for one width and group, or as floats. Parts of an op often share it. */
 typedef struct crumb_linear_input {
     bool quantized, row_scale;
-    uint8_t bits, code_bytes; /* code_bytes: of a code of interleaved activations */
+    uint8_t bits, operand_bits; /* of the weights' codes, and of what a GEMM makes of them */
+    uint8_t code_bytes;         /* of a code of interleaved activations */
     uint32_t group, k, k_padded;
     const crumb_cpu_layout *prepares; /* tables for batches of up to prepare_n rows; NULL: none */
     uint32_t prepare_n;

@@ -41,7 +41,8 @@ static crumb_status find_input(crumb_recorder *r, crumb_step *s, const crumb_op 
         in.quantized = true;
         in.row_scale = op->linear.act == CRUMB_ACT_ROW;
         in.bits = w->bits;
-        in.code_bytes = (uint8_t)crumb_cpu_interleave_bytes(r->p->device->isa, w->bits);
+        in.operand_bits = crumb_cpu_operand_bits(r->p->device->isa, w);
+        in.code_bytes = (uint8_t)crumb_cpu_interleave_bytes(r->p->device->isa, in.operand_bits);
         in.group = in.row_scale ? w->group : op->linear.act_group;
         if (in.k_padded % in.group)
             return crumb_fail(err, CRUMB_ERR_ARGUMENT, "groups of %u do not divide %u columns", in.group, w->k);
@@ -51,7 +52,7 @@ static crumb_status find_input(crumb_recorder *r, crumb_step *s, const crumb_op 
         const crumb_linear_input *have = &s->linear.inputs[i];
         *index = (uint8_t)i;
         if (have->quantized == in.quantized && have->row_scale == in.row_scale && have->bits == in.bits &&
-            have->group == in.group)
+            have->operand_bits == in.operand_bits && have->group == in.group)
             return CRUMB_OK;
     }
     *index = (uint8_t)s->linear.n_inputs;

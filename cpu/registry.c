@@ -28,9 +28,15 @@ const crumb_cpu_kernel *crumb_cpu_kernels(size_t *n) {
     return kernels;
 }
 
+static bool is_narrow(const int8_t *codebook) {
+    const crumb_codebook_range range = crumb_codebook_get_range(codebook);
+    return range.high - range.low <= CRUMB_CODEBOOK_NARROW;
+}
+
 static bool takes_codebook(const crumb_cpu_kernel *kernel, const int8_t *codebook) {
     const crumb_codebook_range range = crumb_codebook_get_range(codebook);
     if (kernel->codebook_range == CRUMB_CODEBOOK_SIGNED) return range.low > INT8_MIN;
+    if (kernel->codebook_range == CRUMB_CODEBOOK_WIDE) return !is_narrow(codebook);
     return range.high - range.low <= kernel->codebook_range;
 }
 
@@ -109,8 +115,12 @@ crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa) {
 }
 
 /* vpmaddubsw saturates with 8 bits on both sides, and vpmaddwd does not. */
-uint32_t crumb_cpu_interleave_bytes(crumb_isa isa, unsigned bits) {
-    return isa == CRUMB_ISA_AVX2 && bits == 8 ? 2 : 1;
+uint8_t crumb_cpu_operand_bits(crumb_isa isa, const crumb_matrix *w) {
+    return isa == CRUMB_ISA_AVX2 && w->codebook && !is_narrow(w->codebook) ? CRUMB_WIDE_BITS : w->bits;
+}
+
+uint32_t crumb_cpu_interleave_bytes(crumb_isa isa, unsigned operand_bits) {
+    return isa == CRUMB_ISA_AVX2 && operand_bits >= 8 ? 2 : 1;
 }
 
 size_t crumb_cpu_kernel_scratch(const crumb_matrix *w, uint32_t n, const crumb_cpu_knobs *knobs) {

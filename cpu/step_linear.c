@@ -143,7 +143,7 @@ static void prepare(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_wal
     uint32_t n0 = (uint32_t)crumb_even_begin(n_units, item, n_items) * unit, n1 = end < n ? (uint32_t)end : n;
     prepare_rows(p, s, walker->thread, &in, n0, n1);
     for (uint32_t i = 0; i < s->linear.n_inputs; i++)
-        if (in.q8[i].interleaved) p->device->interleave(&in.q8[i], s->linear.inputs[i].bits, n0, n1);
+        if (in.q8[i].interleaved) p->device->interleave(&in.q8[i], s->linear.inputs[i].operand_bits, n0, n1);
 }
 
 const crumb_step_kind crumb_step_prepare = {prepare_items, prepare};

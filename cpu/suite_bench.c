@@ -237,7 +237,7 @@ static void prepare_input(const crumb_kernel_bench *b, const crumb_linear_args *
     if (row->acts & ~(1u << CRUMB_ACT_F32))
         crumb_cpu_quantize_select(row->isa)(b->trial->xf, p->k, p->k, p->bits, 0, p->n, &args->x);
     if (row->layout && row->layout->prepare) row->layout->prepare(args, tables);
-    if (interleaves(row, p->n) && interleave) interleave(&args->x, p->bits, 0, p->n);
+    if (interleaves(row, p->n) && interleave) interleave(&args->x, crumb_cpu_operand_bits(row->isa, args->w), 0, p->n);
 }
 
 /* As plans do it: once for all parts that share an input, and for few rows on every thread by itself. */

@@ -65,7 +65,7 @@ crumb_status crumb_trial_interleave(crumb_trial *t, crumb_isa isa, crumb_linear_
     if (!t->reach) CRUMB_TRY(allocate(n_codes / CRUMB_TILE_K * CRUMB_Q8_REACH * sizeof(uint16_t), &t->reach, err));
     args->x.interleaved = t->interleaved;
     args->x.reach = t->reach;
-    interleave(&args->x, t->params.bits, 0, t->params.n);
+    interleave(&args->x, crumb_cpu_operand_bits(isa, &t->w), 0, t->params.n);
     return CRUMB_OK;
 }
 

@@ -1,6 +1,6 @@
 /* The vector operations that cpu/lowbit is written in, for AVX2 with a dot product of signed bytes: 8 rows per vector,
  * int32 accumulators. More operations a step than with 16 bits (simd.h), which hold no codebook whose entries are far
- * apart; those are operands as they stand here, and their kernels are all that this is for. */
+ * apart; those are operands as they stand here, and their GEMVs are all that this is for. */
 #ifndef CRUMB_CPU_AVX2_SIMD_SIGNED_H
 #define CRUMB_CPU_AVX2_SIMD_SIGNED_H
 
@@ -38,8 +38,5 @@ SIMD_INLINE size_t gemv_far_bytes(int bits) {
     (void)bits;
     return 0;
 }
-
-/* As simd.h has it: both want activations in the same order. */
-enum { GEMM_REGISTER_COLUMNS = 6, GEMM_WHOLE_COLUMNS = 4 };
 
 #endif

@@ -5,9 +5,9 @@
  * codes, 64 of ternary ones, 42 of 2-bit codes and 8 of 4-bit codes; a 32-block is 8 steps. In a GEMV 8-bit codes are
  * two 4-bit codes with accumulators of their own (but for groups of 16, where a lane gains one product a step, and is
  * widened); a GEMM multiplies them as 16-bit numbers (vpmaddwd), with sums of 32 bits. A codebook's entries are
- * operands of 5 bits, 0..31, and 4 steps of them fit: wider codebooks are not for these kernels. Of split codes
- * (split.h) 18 steps fit with 3 bits, 4 with 5, 2 with 6. vpmaddwd then widens to int32, and multiplies by the type's
- * `mul` in passing.
+ * operands of 5 bits, 0..31, and 4 steps of them fit; those of a wider codebook are numbers of 16 bits in a GEMM, as
+ * 8-bit codes are, and not for this GEMV. Of split codes (split.h) 18 steps fit with 3 bits, 4 with 5, 2 with 6.
+ * vpmaddwd then widens to int32, and multiplies by the type's `mul` in passing.
  */
 #ifndef CRUMB_CPU_LOWBIT_DOT16_H
 #define CRUMB_CPU_LOWBIT_DOT16_H
@@ -80,19 +80,19 @@ SIMD_INLINE vint split_sum(vint sum, int mul) {
     return sum;
 }
 
-/* ---- the same for a GEMM's panel, whose codes are unpacked: one byte each, 8-bit codes to 16 bits: the first and
- * third of each four are a part, the second and fourth another ---- */
+/* ---- the same for a GEMM's panel, whose codes are unpacked: one byte each, 8-bit codes and wide codebooks' entries
+ * (CRUMB_WIDE_BITS) to 16 bits: the first and third of each four are a part, the second and fourth another ---- */
 
 SIMD_INLINE int gemm_parts(int bits) {
-    return bits == 8 ? 2 : 1;
+    return bits >= 8 ? 2 : 1;
 }
 /* Bytes of an activation. Those of 16 bits lie in the order of the parts. */
 SIMD_INLINE int gemm_code_bytes(int bits) {
-    return bits == 8 ? 2 : 1;
+    return bits >= 8 ? 2 : 1;
 }
 /* What accumulators hold; 0: any span. */
 SIMD_INLINE int gemm_sum_limit(int bits) {
-    return bits == 8 ? 0 : INT16_MAX;
+    return bits >= 8 ? 0 : INT16_MAX;
 }
 /* A part of a step for n vectors of rows, with one column's activations. */
 SIMD_INLINE void gemm_part(vint *acc, const vint *weights, const int8_t *q, const int bits, const int n) {
@@ -145,8 +145,9 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
         }
     return out;
 }
-/* Up to 4 bits the loops are the same, and up to 5 for groups of 16. Codebooks have as many columns in a register block
- * as other 4-bit codes, which is how a caller interleaves for both. */
+/* Up to 4 bits the loops are the same, and up to 5 for groups of 16: entries of narrow codebooks are operands of 5
+ * bits, with as many columns in a register block as 4-bit codes, which is how a caller interleaves for both. Those of
+ * wide ones differ from 8-bit codes in groups of 16, which are steps of theirs and not parts of steps. */
 #define GEMM_KINDS                                                                                                     \
     GEMM_KIND(k4, 4)                                                                                                   \
     GEMM_KIND(k5, 5)                                                                                                   \
@@ -155,19 +156,20 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
     GEMM_HALF_LOOP(k4, 4)                                                                                              \
     GEMM_HALF_LOOP(k6, 6)                                                                                              \
     GEMM_HALF_LOOP(k8, 8)                                                                                              \
+    GEMM_HALF_LOOP(wide, CRUMB_WIDE_BITS)                                                                              \
     GEMM_LOOP(k4_block_min, 4, gemm_wide(4, GEMM_BLOCKS), false, true, GEMM_BLOCKS)                                    \
-    SIMD_INLINE const gemm_loops *gemm_loops_of(int bits, bool codebook) {                                             \
-        static const gemm_loops c4 = {gemm_k5_any,        gemm_k5_block_zero, gemm_k5_block_both,                      \
-                                      gemm_k5_block_both, gemm_k4_half,       gemm_k4_half_min},                       \
-                                k4 = {gemm_k4_any,        gemm_k4_block_zero, gemm_k4_block_min,                       \
+    SIMD_INLINE const gemm_loops *gemm_loops_of(int width) {                                                           \
+        static const gemm_loops k4 = {gemm_k4_any,        gemm_k4_block_zero, gemm_k4_block_min,                       \
                                       gemm_k4_block_both, gemm_k4_half,       gemm_k4_half_min},                       \
                                 k5 = {gemm_k5_any,        gemm_k5_block_zero, gemm_k5_block_both,                      \
                                       gemm_k5_block_both, gemm_k4_half,       gemm_k4_half_min},                       \
                                 k6 = {gemm_k6_any,        gemm_k6_block_zero, gemm_k6_block_both,                      \
                                       gemm_k6_block_both, gemm_k6_half,       gemm_k6_half_min},                       \
                                 k8 = {gemm_k8_any,        gemm_k8_block_zero, gemm_k8_block_both,                      \
-                                      gemm_k8_block_both, gemm_k8_half,       gemm_k8_half_min};                       \
-        return codebook ? &c4 : bits <= 4 ? &k4 : bits == 5 ? &k5 : bits == 6 ? &k6 : &k8;                             \
+                                      gemm_k8_block_both, gemm_k8_half,       gemm_k8_half_min},                       \
+                                wide = {gemm_k8_any,        gemm_k8_block_zero, gemm_k8_block_both,                    \
+                                        gemm_k8_block_both, gemm_wide_half,     gemm_wide_half_min};                   \
+        return width <= 4 ? &k4 : width == 5 ? &k5 : width == 6 ? &k6 : width == 8 ? &k8 : &wide;                      \
     }
 
 /* mul times the sums of an accumulator of 16 bits. */

@@ -127,10 +127,10 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
     GEMM_HALF_LOOP(k4, 4)                                                                                              \
     GEMM_LOOP(k4_block, 4, gemm_wide(4, GEMM_BLOCKS), false, false, GEMM_BLOCKS)                                       \
     GEMM_LOOP(k4_block_min, 4, gemm_wide(4, GEMM_BLOCKS), false, true, GEMM_BLOCKS)                                    \
-    SIMD_INLINE const gemm_loops *gemm_loops_of(int bits, bool codebook) {                                             \
+    SIMD_INLINE const gemm_loops *gemm_loops_of(int width) {                                                           \
         static const gemm_loops k4 = {gemm_k4_any,       gemm_k4_block, gemm_k4_block_min,                             \
                                       gemm_k4_block_min, gemm_k4_half,  gemm_k4_half_min};                             \
-        (void)bits, (void)codebook;                                                                                    \
+        (void)width;                                                                                                   \
         return &k4;                                                                                                    \
     }
 #else
@@ -138,10 +138,10 @@ SIMD_INLINE uint8_t *gemm_panel(const uint8_t *line, int bits, uint8_t *out) {
     GEMM_KIND(k4, 4)                                                                                                   \
     GEMM_HALF_LOOP(k4, 4)                                                                                              \
     GEMM_LOOP(k4_block_min, 4, gemm_wide(4, GEMM_BLOCKS), false, true, GEMM_BLOCKS)                                    \
-    SIMD_INLINE const gemm_loops *gemm_loops_of(int bits, bool codebook) {                                             \
+    SIMD_INLINE const gemm_loops *gemm_loops_of(int width) {                                                           \
         static const gemm_loops k4 = {gemm_k4_any,        gemm_k4_block_zero, gemm_k4_block_min,                       \
                                       gemm_k4_block_both, gemm_k4_half,       gemm_k4_half_min};                       \
-        (void)bits, (void)codebook;                                                                                    \
+        (void)width;                                                                                                   \
         return &k4;                                                                                                    \
     }
 #endif

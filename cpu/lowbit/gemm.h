@@ -17,7 +17,8 @@
  * GEMM_WHOLE_COLUMNS where sums are folded into floats every 8 steps, which takes registers as well.
  * GEMM_KINDS makes the loops, GEMM_INSTANCES all kernels of a tier: GEMM_INSTANCE(bits) one for tiles,
  * GEMM_INDEX_INSTANCES those for the index layout, GEMM_CODEBOOK_INSTANCE the one for codebooks: their 4-bit codes are
- * looked up while they are unpacked, and from there on are operands of DOT_ENTRY_BITS.
+ * looked up while they are unpacked, and from there on are operands of DOT_ENTRY_BITS (of CRUMB_WIDE_BITS where
+ * those are too few).
  */
 #include "cpu/lowbit/gemm_columns.h"
 #include "cpu/lowbit/gemm_dots.h"
@@ -187,7 +188,7 @@ SIMD_INLINE uint32_t gemm_most_code(const crumb_matrix *w) {
 
 /* Codes of `bits` become operands of `width` bits: the same, but for codebooks. */
 static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpack) {
-    const gemm_loops *loops = gemm_loops_of(bits, width != bits);
+    const gemm_loops *loops = gemm_loops_of(width);
     const int code_bytes = gemm_code_bytes(width);
     const uint32_t most = crumb_gemm_block_columns(a->n, a->x.k_padded * (uint32_t)code_bytes, &a->knobs);
     gemm_block b = {.a = a, .s = shape_of(a, bits), .unpack = unpack, .stride = most};

@@ -116,21 +116,24 @@ SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_
 }
 
 /* A part of group g of 16 joins the accumulators: steps `part` to part + hold - 1 of its four, every other one of a
- * 32-block; or, where a step has two parts, of its four pairs of steps: one part belongs to either half. */
+ * 32-block; or, of 8-bit codes whose steps have two parts, of its four pairs of steps: one part belongs to either half.
+ */
 SIMD_INLINE void gemm_half_span(const gemm_block *b, const int8_t *q, uint32_t g, uint32_t part, const uint32_t hold,
                                 const int kind, const int columns, vint *acc) {
     const int parts = gemm_parts(kind), step_bytes = 4 * gemm_code_bytes(kind);
-    const size_t half = g % 2, step0 = (size_t)(g / 2) * BLOCK_STEPS + (parts > 1 ? 0 : half);
-    const uint8_t *panel = b->panel + step0 * (size_t)parts * LINE_BYTES + (parts > 1 ? half * LINE_BYTES : 0);
-    q += step0 * (size_t)(columns * step_bytes) + (parts > 1 ? half * 4 : 0);
+    const bool by_part = kind == 8 && parts > 1;
+    const size_t half = g % 2, step0 = (size_t)(g / 2) * BLOCK_STEPS + (by_part ? 0 : half);
+    const uint8_t *panel = b->panel + step0 * (size_t)parts * LINE_BYTES + (by_part ? half * LINE_BYTES : 0);
+    q += step0 * (size_t)(columns * step_bytes) + (by_part ? half * 4 : 0);
     UNROLL for (uint32_t i = part * (uint32_t)parts; i < (part + hold) * (uint32_t)parts; i++) {
-        const size_t step = parts > 1 ? i : 2 * i; /* from step0 on, by constants */
+        const size_t step = by_part ? i : i / (uint32_t)parts * 2; /* from step0 on, by constants */
+        const size_t in_step = by_part ? 0 : i % (uint32_t)parts;
         vint weights[GEMM_VECTORS];
         UNROLL for (int v = 0; v < GEMM_VECTORS; v++) weights[v] =
-            gemm_weights(panel + step * (size_t)parts * LINE_BYTES, v, parts);
+            gemm_weights(panel + (step * (size_t)parts + in_step) * LINE_BYTES, v, parts);
         UNROLL for (int c = 0; c < columns; c++)
-            gemm_part(&acc[c * GEMM_VECTORS], weights, q + (step * (size_t)columns + (size_t)c) * (size_t)step_bytes,
-                      kind, GEMM_VECTORS);
+            gemm_part(&acc[c * GEMM_VECTORS], weights,
+                      q + (step * (size_t)columns + (size_t)c) * (size_t)step_bytes + in_step * 4, kind, GEMM_VECTORS);
     }
 }
 

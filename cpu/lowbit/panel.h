@@ -12,11 +12,14 @@
 /* Unpacks steps [step0, step1) of the tile-row whose codes begin at `codes`. `table` is a codebook's. */
 typedef void panel_fn(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out);
 
-/* One line of a codebook's codes: two steps of entries. Returns the end of what it wrote. */
-SIMD_INLINE uint8_t *panel_entries(const uint8_t *line, vint table, uint8_t *out) {
-    for (int p = 0; p < 2; p++)
-        for (int v = 0; v < TILE_VECTORS; v++, out += 4 * SIMD_LANES)
-            v_store(out, codebook_plane(v_load(line + v * 4 * SIMD_LANES), table, p));
+/* One line of a codebook's codes: two steps of operands of `width` bits. Returns the end of what it wrote. */
+SIMD_INLINE uint8_t *panel_entries(const uint8_t *line, vint table, int width, uint8_t *out) {
+    const int parts = gemm_parts(width);
+    for (int i = 0; i < 2 * parts; i++)
+        for (int v = 0; v < TILE_VECTORS; v++, out += 4 * SIMD_LANES) {
+            const vint entries = codebook_plane(v_load(line + v * 4 * SIMD_LANES), table, i / parts);
+            v_store(out, parts == 1 ? entries : v_and(v_shift_right(entries, 8 * (i % 2)), v_broadcast(0x00ff00ff)));
+        }
     return out;
 }
 
@@ -41,7 +44,7 @@ SIMD_INLINE void panel_multiply(uint8_t *panel, uint32_t n_lines, int mul) {
 }
 
 SIMD_INLINE void panel(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out, const int bits,
-                       const bool codebook) {
+                       const int width) {
     /* What is unpacked at once: a line, one dword of each row, or a whole block. */
     const uint32_t unit_steps = is_split(bits) ? BLOCK_STEPS : 8 / (uint32_t)bits;
     const size_t unit_lines = is_split(bits) ? (size_t)bits : 1;
@@ -52,24 +55,25 @@ SIMD_INLINE void panel(const uint8_t *codes, uint32_t step0, uint32_t step1, vin
         if (is_split(bits))
             out = panel_split(from, bits, out);
         else
-            out = codebook ? panel_entries(from, table, out) : gemm_panel(from, bits, out);
+            out = width != bits ? panel_entries(from, table, width, out) : gemm_panel(from, bits, out);
     }
 }
 
 /* A tier need not use all of them. */
-#define PANEL(name, bits, codebook)                                                                                    \
+#define PANEL(name, bits, width)                                                                                       \
     __attribute__((unused)) static void panel_##name(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, \
                                                      uint8_t *out) {                                                   \
-        panel(codes, step0, step1, table, out, bits, codebook);                                                        \
+        panel(codes, step0, step1, table, out, bits, width);                                                           \
     }
-PANEL(u1, 1, false)
-PANEL(u2, 2, false)
-PANEL(u3, 3, false)
-PANEL(u4, 4, false)
-PANEL(u5, 5, false)
-PANEL(u6, 6, false)
-PANEL(u8, 8, false)
-PANEL(c4, 4, true)
+PANEL(u1, 1, 1)
+PANEL(u2, 2, 2)
+PANEL(u3, 3, 3)
+PANEL(u4, 4, 4)
+PANEL(u5, 5, 5)
+PANEL(u6, 6, 6)
+PANEL(u8, 8, 8)
+PANEL(c4, 4, DOT_ENTRY_BITS)
+PANEL(c4_wide, 4, CRUMB_WIDE_BITS)
 
 /* Bytes of groups of 16, the halves of a 32-block, which alternate: of two lines the first half's become a step, and
  * the second half's the next one. Activations are in that order (gemm_columns.h). */

@@ -115,8 +115,9 @@ static void check_interleaved(const crumb_cpu_kernel *kernel, const crumb_trial_
     args.x.reach = malloc((size_t)n * args.x.k_padded / CRUMB_TILE_K * CRUMB_Q8_REACH * sizeof *args.x.reach);
     assert_true(args.x.interleaved && args.x.reach);
     uint32_t half = n > CRUMB_INTERLEAVE_ROWS ? CRUMB_INTERLEAVE_ROWS : 0;
-    interleave(&args.x, p->bits, half, n);
-    if (half) interleave(&args.x, p->bits, 0, half);
+    const unsigned operand_bits = crumb_cpu_operand_bits(kernel->isa, args.w);
+    interleave(&args.x, operand_bits, half, n);
+    if (half) interleave(&args.x, operand_bits, 0, half);
     run_and_check(kernel, p, args, expected, n);
     free(args.x.interleaved);
     free(args.x.reach);
@@ -310,7 +311,7 @@ static void codebooks_get_kernels_that_take_them(void **state) {
                  {crumb_codebook_e2m1, CRUMB_ISA_AVX2, 9, "gemm_c4_i8__avx2"},
                  {codebook_of_31, CRUMB_ISA_AVX2, 9, "gemm_c4_i8__avx2"},
                  {crumb_codebook_iq4_nl, CRUMB_ISA_AVX2, 1, "gemv_c4_i8_signed__avx2"},
-                 {crumb_codebook_iq4_nl, CRUMB_ISA_AVX2, 9, "gemm_c4_i8_signed__avx2"},
+                 {crumb_codebook_iq4_nl, CRUMB_ISA_AVX2, 9, "gemm_c4_i8_wide__avx2"},
                  {codebook_of_254, CRUMB_ISA_AVX2, 1, "gemv_c4_i8_signed__avx2"},
                  {codebook_of_255, CRUMB_ISA_AVX2, 1, "gemv_c4_i8_wide__avx2"}, /* has -128 */
                  {codebook_of_255, CRUMB_ISA_AVX2, 9, "gemm_c4_i8_wide__avx2"},
