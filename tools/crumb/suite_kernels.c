@@ -73,6 +73,18 @@ static crumb_status take_turns(const suite_state *s, const crumb_kernel_problem 
     return kernels_turns_run(out, err);
 }
 
+/* Times one kernel in both ways of dividing rows among threads, chunks and equal shares, of which a plan takes the one
+ * that it finds faster (cpu/divide.h). *way: the series of that one. The caller destroys *out in any case. */
+static crumb_status take_ways(const suite_state *s, const crumb_kernel_problem *p, size_t kernel, kernels_turns *out,
+                              size_t *way, crumb_error *err) {
+    CRUMB_TRY(kernels_turns_create(&s->choice, p, s->rounds, true, out, err));
+    CRUMB_TRY(kernels_turns_add(out, kernel, "", err));
+    CRUMB_TRY(kernels_turns_add(out, kernel, "share=1", err));
+    CRUMB_TRY(kernels_turns_run(out, err));
+    *way = kernels_turns_median(out, 1, TURNS_NS) < kernels_turns_median(out, 0, TURNS_NS);
+    return CRUMB_OK;
+}
+
 /* A row without a measurement. */
 static crumb_status skip(suite_state *s, suite_row *row, const char *why, crumb_error *err) {
     row->skipped = true;
@@ -174,13 +186,16 @@ static crumb_status gemv_row(suite_state *s, const char *model, const gemv_targe
     snprintf(row.what, sizeof row.what, "%s %u x %u, %s, %s", model, shape.m, shape.k, weights_name(t->format, name),
              kernel == SIZE_MAX ? "no kernel" : kernels_info(&s->choice, kernel).name);
     if (kernel == SIZE_MAX) return skip(s, &row, "no kernel takes it here", err);
-    crumb_status status = take_turns(s, &p, kernel, SIZE_MAX, s->rounds, &turns, err);
+    size_t way = 0;
+    crumb_status status = take_ways(s, &p, kernel, &turns, &way, err);
     if (status == CRUMB_OK) {
-        row.n_bytes = kernels_turns_bytes(&turns, 0);
-        row.measured = (double)row.n_bytes / kernels_turns_median(&turns, 0, TURNS_NS);
-        row.baseline = row.read_gb_s = kernels_turns_median(&turns, 0, TURNS_READ_GB_S);
-        row.ratio = kernels_turns_median(&turns, 0, TURNS_READ_SHARE);
-        if (t->group) snprintf(row.note, sizeof row.note, "scales per %u", t->group);
+        const char *divided = way ? "in equal shares" : "in chunks";
+        row.n_bytes = kernels_turns_bytes(&turns, way);
+        row.measured = (double)row.n_bytes / kernels_turns_median(&turns, way, TURNS_NS);
+        row.baseline = row.read_gb_s = kernels_turns_median(&turns, way, TURNS_READ_GB_S);
+        row.ratio = kernels_turns_median(&turns, way, TURNS_READ_SHARE);
+        snprintf(row.note, sizeof row.note, "%s", divided);
+        if (t->group) snprintf(row.note, sizeof row.note, "scales per %u, %s", t->group, divided);
         if (!large) snprintf(row.note, sizeof row.note, "not judged: 4 MB or less");
         if (large && row.wanted <= 0) snprintf(row.note, sizeof row.note, "judged by its weights per second, below");
         status = suite_row_add(s, &row, err);
