@@ -45,7 +45,7 @@ static uint8_t *random_tensor(uint32_t *state, crumb_type type, uint64_t m, uint
         if (type == CRUMB_TYPE_BF16) memcpy(block, &(uint16_t){crumb_f32_to_bf16(weight)}, 2);
         if (type == CRUMB_TYPE_Q4_0 || type == CRUMB_TYPE_Q4_1) put_half(block, weight / 8);
         if (type == CRUMB_TYPE_Q4_1) put_half(block + 2, -weight);
-        if (type == CRUMB_TYPE_Q8_0) put_half(block, weight / 128);
+        if (type == CRUMB_TYPE_Q8_0 || type == CRUMB_TYPE_IQ4_NL) put_half(block, weight / 128);
         if (type == CRUMB_TYPE_TQ2_0) {
             for (int j = 0; j < 64; j++) block[j] &= (uint8_t)~(block[j] >> 1 & 0x55); /* no code 3 */
             put_half(block + 64, weight);

@@ -32,6 +32,64 @@ static void tiers_agree(void **state) {
     }
 }
 
+enum { MIX_PARTS = 3, MIX_M = 48, MIX_ROWS = 40 };
+
+/* Three types that share x: 4-bit codes and a codebook, whose activations are quantized alike, and 8 bits. Their sums
+ * in `y`, one part after the other, on a tier. */
+static void multiply_mixed(const char *target, float y[MIX_PARTS * MIX_ROWS * MIX_M]) {
+    static const crumb_type types[MIX_PARTS] = {CRUMB_TYPE_Q4_0, CRUMB_TYPE_IQ4_NL, CRUMB_TYPE_Q8_0};
+    uint32_t state = 7, n_out;
+    mini_weights table, w[MIX_PARTS];
+    crumb_op ops[2] = {{.kind = CRUMB_OP_EMBED}, {.kind = CRUMB_OP_LINEAR}};
+    crumb_value_info values[1 + MIX_PARTS] = {{.width = MINI_HIDDEN, .slot = 0}};
+    crumb_row rows[MIX_ROWS];
+    crumb_device *d;
+    crumb_plan *plan;
+    const float *out;
+    mini_weights_create(&state, CRUMB_TYPE_F32, MINI_VOCAB, MINI_HIDDEN, &table);
+    ops[0].embed.table = &table.matrix;
+    ops[0].embed.scale = 1;
+    ops[1].linear.add = CRUMB_NO_VALUE;
+    ops[1].linear.act = CRUMB_ACT_GROUP;
+    ops[1].linear.act_group = 32;
+    ops[1].linear.n_parts = MIX_PARTS;
+    for (int i = 0; i < MIX_PARTS; i++) {
+        mini_weights_create(&state, types[i], MIX_M, MINI_HIDDEN, &w[i]);
+        values[1 + i] = (crumb_value_info){.width = MIX_M, .slot = 1u + (uint32_t)i};
+        ops[1].linear.part[i] =
+            (crumb_linear_part){.w = &w[i].matrix, .m1 = MIX_M, .out = (crumb_value)(1 + i), .out_scale = 1};
+    }
+    for (int i = 0; i < MIX_ROWS; i++) rows[i] = (crumb_row){.token = i % MINI_VOCAB, .position = (uint32_t)i};
+    const crumb_plan_desc desc = {
+        .ops = ops, .n_ops = 2, .values = values, .n_values = 1 + MIX_PARTS, .max_rows = MIX_ROWS};
+    rig_ok(backend->device.open(&(crumb_device_params){.target = target, .n_threads = 2}, &d, &rig_error));
+    rig_ok(backend->plan.record(d, &desc, &plan, &rig_error));
+    rig_ok(backend->plan.replay(plan, rows, MIX_ROWS, &rig_error));
+    for (int i = 0; i < MIX_PARTS; i++) {
+        rig_ok(backend->plan.read(plan, (crumb_value)(1 + i), &out, &n_out, &rig_error));
+        assert_int_equal(n_out, MIX_ROWS);
+        memcpy(y + i * MIX_ROWS * MIX_M, out, MIX_ROWS * MIX_M * sizeof *y);
+        free(w[i].memory);
+    }
+    free(table.memory);
+    backend->plan.destroy(plan);
+    backend->device.close(d);
+}
+
+/* A tier's GEMM may want the same activations in several orders. */
+static void parts_of_several_types_share_x(void **state) {
+    (void)state;
+    static float expected[MIX_PARTS * MIX_ROWS * MIX_M], y[MIX_PARTS * MIX_ROWS * MIX_M];
+    multiply_mixed("cpu:scalar", expected);
+    for (crumb_isa isa = CRUMB_ISA_AVX2; isa < CRUMB_ISA_COUNT; isa++) {
+        if (!crumb_isa_available(isa)) continue;
+        char target[32];
+        snprintf(target, sizeof target, "cpu:%s", crumb_isa_name(isa));
+        multiply_mixed(target, y);
+        assert_memory_equal(y, expected, sizeof y);
+    }
+}
+
 /* Parts that no machine would have, in the order 1 : 2 : 3 ..., so that a share's end is no chunk's. */
 static void skew(crumb_device *d, int n_threads) {
     for (int class = 0; class < CRUMB_BALANCE_CLASSES; class ++)
@@ -202,6 +260,7 @@ static void patience_is_what_the_environment_says(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiers_agree),
+        cmocka_unit_test(parts_of_several_types_share_x),
         cmocka_unit_test(division_changes_nothing),
         cmocka_unit_test(devices_say_what_they_are),
         cmocka_unit_test(plans_wait_for_each_other),
