@@ -53,14 +53,26 @@ static void device_close(crumb_device *d) {
     free(d);
 }
 
-/* Which cores the threads are pinned to. */
+/* Where nobody has measured: two channels of DDR5-5200. */
+enum { USUAL_GB_S = 64 };
+
+uint32_t crumb_cpu_device_index_bits(const crumb_device *d, crumb_isa isa) {
+    const double gb_s = d->memory_gb_s > 0 ? d->memory_gb_s : USUAL_GB_S;
+    return crumb_cpu_index_bits(isa, gb_s / crumb_pool_threads(d->pool));
+}
+
+/* Which cores the threads are pinned to, and how ternary weights lie for them. */
 static void log_cores(const crumb_device *d) {
     const int n = crumb_pool_threads(d->pool);
-    char line[256];
+    char line[320];
     size_t used = (size_t)snprintf(line, sizeof line, "cpu: %d threads", n);
     for (int i = 0; i < n && crumb_pool_cpu(d->pool, i) >= 0 && used < sizeof line; i++)
         used += (size_t)snprintf(line + used, sizeof line - used, "%s %d", i ? "," : " on processors",
                                  crumb_pool_cpu(d->pool, i));
+    const uint32_t indexed = crumb_cpu_device_index_bits(d, d->isa) >> 2 & 1;
+    if (used < sizeof line)
+        snprintf(line + used, sizeof line - used, "; ternary weights with a scale per row at %s bits",
+                 indexed ? "1.6" : "2");
     if (d->log) d->log(d->log_user, CRUMB_LOG_DEBUG, line);
 }
 
@@ -87,6 +99,7 @@ static crumb_status device_open(const crumb_device_params *params, crumb_device 
     crumb_device *d = memory;
     crumb_cpu_device_set_tier(d, isa);
     d->way = way;
+    d->memory_gb_s = params->memory_gb_s;
     d->tuning = params->tuning;
     d->log = params->log;
     d->log_user = params->log_user;
@@ -106,7 +119,7 @@ static void device_get_info(const crumb_device *d, crumb_device_info *out) {
                                .n_threads = crumb_pool_threads(d->pool),
                                .host_memory = true,
                                .shared_weight_bytes = UINT64_MAX,
-                               .index_bits = crumb_cpu_index_bits(d->isa)};
+                               .index_bits = crumb_cpu_device_index_bits(d, d->isa)};
     snprintf(out->detail, sizeof out->detail, "%s", d->detail);
     snprintf(out->target, sizeof out->target, "%s", crumb_isa_name(d->isa));
     out->memory_bytes = crumb_memory_total_bytes();

@@ -26,6 +26,7 @@ struct crumb_device {
      * of their own, looking up; for one row, a few, many. Not in use yet: n_cores 0. */
     crumb_balance balances[CRUMB_BALANCE_CLASSES][CRUMB_BALANCE_PHASES];
     crumb_isa isa;
+    double memory_gb_s; /* that the machine's cores read together; 0: unknown */
     const crumb_float_ops *ops;
     crumb_quantize_fn *quantize;
     crumb_interleave_fn *interleave; /* or NULL */
@@ -37,6 +38,8 @@ struct crumb_device {
 
 /* The kernels of a tier that runs here; device.c. Plans that have been recorded keep those of their linear ops. */
 void crumb_cpu_device_set_tier(crumb_device *d, crumb_isa isa);
+/* 1 << bits of the matrices that plans of a tier find in the index layout on its threads, where they can have it. */
+uint32_t crumb_cpu_device_index_bits(const crumb_device *d, crumb_isa isa);
 
 /* Keys and values: [layer][sequence][head][position / CRUMB_KEY_BLOCK] blocks, whose insides are the ops' affair. */
 struct crumb_kv_cache {

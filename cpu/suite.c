@@ -4,7 +4,6 @@
 #include "cpu/knobs.h"
 #include "host/base/checked.h"
 #include "host/base/thread.h"
-#include "host/lowbit/index.h"
 
 #include <stdio.h>
 
@@ -84,14 +83,17 @@ static bool takes(const crumb_kernel_machine *machine, size_t kernel, const crum
     return row->bits != 0 && crumb_cpu_kernel_takes(row, &w);
 }
 
-static size_t chosen(const crumb_kernel_machine *machine, const crumb_kernel_problem *p) {
+size_t crumb_suite_chosen_in(const crumb_kernel_machine *machine, crumb_isa isa, const crumb_kernel_problem *p) {
     crumb_matrix w = crumb_problem_matrix(p);
     size_t n;
-    const crumb_isa isa = crumb_suite_tier(machine);
     const crumb_cpu_kernel *rows = crumb_cpu_kernels(&n);
-    w.indexed = crumb_index_wanted(&w, crumb_cpu_index_bits(isa));
+    w.indexed = crumb_suite_indexes(machine, isa, &w);
     const crumb_cpu_kernel *row = crumb_problem_fits(p) ? crumb_cpu_kernel_select(&w, p->act, p->n, isa) : NULL;
     return row ? (size_t)(row - rows) : SIZE_MAX;
+}
+
+static size_t chosen(const crumb_kernel_machine *machine, const crumb_kernel_problem *p) {
+    return crumb_suite_chosen_in(machine, crumb_suite_tier(machine), p);
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------- */

@@ -17,6 +17,10 @@ crumb_isa crumb_suite_isa(size_t kernel);
 
 /* The tier of the plans that a machine's kernels are chosen for; NULL: the best one. */
 crumb_isa crumb_suite_tier(const crumb_kernel_machine *machine);
+/* The kernel that a plan of a tier takes for a problem when nothing is tuned; SIZE_MAX: none. */
+size_t crumb_suite_chosen_in(const crumb_kernel_machine *machine, crumb_isa isa, const crumb_kernel_problem *problem);
+/* Whether a tier's plans find these weights in the index layout; machine NULL: one with more cores than channels. */
+bool crumb_suite_indexes(const crumb_kernel_machine *machine, crumb_isa isa, const crumb_matrix *w);
 
 /* Takes memory out of all caches, and counts it; p NULL: nothing. */
 void crumb_suite_flush(crumb_kernel_machine *machine, const void *p, uint64_t n_bytes);

@@ -9,6 +9,7 @@
 #include "host/base/checked.h"
 #include "host/base/memory.h"
 #include "host/base/thread.h"
+#include "host/lowbit/index.h"
 #include "scheduler/chunks.h"
 
 #include <stdio.h>
@@ -31,6 +32,10 @@ crumb_isa crumb_suite_tier(const crumb_kernel_machine *m) {
 
 crumb_device *crumb_suite_device(crumb_kernel_machine *m) {
     return &m->device;
+}
+
+bool crumb_suite_indexes(const crumb_kernel_machine *m, crumb_isa isa, const crumb_matrix *w) {
+    return crumb_index_wanted(w, m ? crumb_cpu_device_index_bits(&m->device, isa) : crumb_cpu_index_bits(isa, 0));
 }
 
 /* "cpu:avx2". The kernels of a tier that does not run here can still be listed, for plans of the best. */
@@ -60,6 +65,7 @@ crumb_status crumb_suite_machine_create(const crumb_kernel_machine_params *param
         return status;
     }
     m->device.pool = crumb_probe_pool(m->probe);
+    m->device.memory_gb_s = params->memory_gb_s;
     crumb_cpu_device_set_tier(&m->device, isa);
     *out = m;
     return CRUMB_OK;

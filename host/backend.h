@@ -197,6 +197,7 @@ typedef struct crumb_device_params {
     crumb_tuning_find_fn *find_tuning; /* crumb_tuning_find, which modules do not link; NULL: none are looked up */
     const char *cpu_kind; /* the CPU's cores to run on: "auto", "p", "e", "all"; NULL: auto. Others ignore it, and: */
     const char *balance;  /* how the CPU divides a layer among threads: "auto", "split", "chunks"; NULL: auto */
+    double memory_gb_s;   /* that its cores read together from memory, by the machine's profile; 0: unknown */
 } crumb_device_params;
 
 typedef struct crumb_device_info {

@@ -125,6 +125,27 @@ crumb_status crumb_engine_profile_open(const char *name, const char *kernels, cr
     return status;
 }
 
+/* The stored profile serves whatever GPUs there are now, as long as the processor is the same. */
+double crumb_engine_profile_memory_gb_s(const char *name) {
+    char path[512], processor[96], target[32], source[20], *text;
+    crumb_profile p;
+    uint64_t id;
+    size_t n;
+    if (!name) name = "this";
+    const bool stored = strcmp(name, "this") == 0;
+    const parsing from = {name, "crumb", NULL, NULL, &p, &id};
+    if (strcmp(name, "none") == 0) return 0;
+    crumb_status status = stored ? read_stored(path, &text, &n, NULL)
+                                 : crumb_engine_profile_open(name, "crumb", NULL, NULL, &p, &id, NULL);
+    if (stored && status == CRUMB_OK) {
+        status = parse(&from, text, n, NULL);
+        free(text);
+        crumb_kernel_suite_cpu.identify(NULL, processor, target, source);
+        if (status == CRUMB_OK && strcmp(p.device[0].detail, processor) != 0) return 0;
+    }
+    return status == CRUMB_OK && p.device[0].kind == CRUMB_PROFILE_PROCESSOR ? p.device[0].read_gb_s : 0;
+}
+
 /* ---- what sessions have found ---------------------------------------------------------------------------------- */
 
 static bool history_path(char *out, size_t size) {

@@ -22,6 +22,10 @@ crumb_status crumb_engine_profile_read(char **text, size_t *n_bytes, crumb_error
 crumb_status crumb_engine_profile_open(const char *name, const char *kernels, crumb_profile_figure_fn *fn, void *user,
                                        crumb_profile *out, uint64_t *id, crumb_error *err);
 
+/* What the processor's cores read together from memory, by a profile named as above (NULL: "this"). 0: unknown, or
+ * measured on another processor. No driver is asked anything. */
+double crumb_engine_profile_memory_gb_s(const char *name);
+
 /* What sessions have found out about the stored profile with this id. What cannot be read is as if it were not there.
  */
 void crumb_engine_history_read(const crumb_profile *profile, uint64_t id, crumb_history *out);

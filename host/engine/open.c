@@ -3,6 +3,7 @@
 #include "host/engine/verify.h"
 
 #include "host/base/memory.h"
+#include "host/engine/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,8 @@ crumb_status crumb_engine_open_unit(const crumb_model *m, crumb_engine_unit *u, 
                                         .tuning = m->tuning,
                                         .find_tuning = crumb_tuning_find,
                                         .cpu_kind = params->cpu_kind,
-                                        .balance = params->balance};
+                                        .balance = params->balance,
+                                        .memory_gb_s = crumb_engine_profile_memory_gb_s(params->profile)};
     CRUMB_TRY(u->backend->device.open(&device, &u->device, err));
     u->backend->device.get_info(u->device, &u->info);
     return CRUMB_OK;

@@ -63,6 +63,7 @@ typedef struct crumb_kernel_machine_params {
     const char *target;   /* "cl:portable", "cpu:avx2": what plans of the device are to use */
     int n_threads;        /* 0: one per core; devices that have none ignore it */
     const char *cpu_kind; /* of these cores, as in crumb_model_params; NULL: auto */
+    double memory_gb_s;   /* as in crumb_device_params */
 } crumb_kernel_machine_params;
 
 typedef struct crumb_kernel_roofs {

@@ -64,6 +64,17 @@ class Placement(Plan):
             self.assertEqual(self.devices(plan, "prefill") | self.devices(plan, "decode"), {name})
         self.plan(*LLAMA, "--profile", "lnl", "--device", "cpu+gpu0")
 
+    def test_ternary_weights_lie_as_the_profile_says(self):
+        with open(os.path.join(SOURCE, "scheduler", "profiles", "lnl.json"), encoding="utf-8") as f:
+            text = f.read()
+        for gb_s, bits in ((12, "1.6"), (97, "2")):  # for the one thread that plain AVX2 looks sums up with
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as profile:
+                profile.write(re.sub(r'"(read|together)_gb_s": \[[0-9.]+', rf'"\1_gb_s": [{gb_s}', text))
+                profile.flush()
+                said = self.succeeds("run", "-m", MODEL, "-p", "A", "-n", "1", "--device", "cpu", "-t", "1", "-v",
+                                     "--target", "cpu:avx2", "--profile", profile.name).stderr
+            self.assertIn(f"ternary weights with a scale per row at {bits} bits", said)
+
     def test_text(self):
         page = self.succeeds("plan", *LLAMA, "--profile", "lnl").stdout
         for word in ("llama3-8b:u2 on lnl", "0-31, each", "head", "TTFT", "decode_tok_s", "why: prefill on gpu0", "chosen",

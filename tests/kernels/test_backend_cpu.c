@@ -173,6 +173,42 @@ static void devices_say_what_they_are(void **state) {
     assert_non_null(strstr(rig_error.message, "auto, split and chunks"));
 }
 
+/* Ternary weights take 1.6 bits where a core gets few bytes from memory, 2 where it gets many; 1 bit is looked up
+ * whatever it gets, but multiplied on zmm registers. */
+static void layouts_follow_what_a_core_gets(void **state) {
+    (void)state;
+    static const struct {
+        const char *target;
+        int n_threads;
+        double memory_gb_s;
+        uint32_t index_bits;
+    } cases[] = {{"cpu:scalar", 1, 1, 0},
+                 {"cpu:avx2", 2, 30, 1 << 1 | 1 << 2},
+                 {"cpu:avx2", 2, 40, 1 << 1},
+                 {"cpu:avx2", 4, 60, 1 << 1 | 1 << 2},
+                 {"cpu:avx2", 1, 30, 1 << 1},
+                 {"cpu:avx2", 2, 0, 1 << 1}, /* unknown: a usual machine's */
+                 {"cpu:avx2", 4, 0, 1 << 1 | 1 << 2},
+                 {"cpu:avx512vnni", 2, 50, 1 << 2},
+                 {"cpu:avx512vnni", 1, 50, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const crumb_device_params params = {
+            .target = cases[i].target, .n_threads = cases[i].n_threads, .memory_gb_s = cases[i].memory_gb_s};
+        crumb_isa isa;
+        crumb_device *d;
+        crumb_device_info info;
+        assert_true(crumb_isa_parse(cases[i].target + 4, &isa));
+        if (!crumb_isa_available(isa)) {
+            print_message("SKIPPED: layouts of %s, which this processor lacks\n", cases[i].target);
+            continue;
+        }
+        rig_ok(backend->device.open(&params, &d, &rig_error));
+        backend->device.get_info(d, &info);
+        backend->device.close(d);
+        assert_int_equal(info.index_bits, cases[i].index_bits);
+    }
+}
+
 /* ---- rendezvous -------------------------------------------------------------------------------------------- */
 
 /* Two plans on two devices that wait for each other in turn, as the halves of a split matrix do. */
@@ -263,6 +299,7 @@ int main(void) {
         cmocka_unit_test(parts_of_several_types_share_x),
         cmocka_unit_test(division_changes_nothing),
         cmocka_unit_test(devices_say_what_they_are),
+        cmocka_unit_test(layouts_follow_what_a_core_gets),
         cmocka_unit_test(plans_wait_for_each_other),
         cmocka_unit_test(nobody_is_waited_for_in_vain),
         cmocka_unit_test(patience_is_what_the_environment_says),

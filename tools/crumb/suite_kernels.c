@@ -2,8 +2,8 @@
  * against the paper's sequences, and for many rows of activations against the int8 peak. */
 #include "tools/crumb/suite.h"
 
-#include "cpu/kernels.h"
 #include "cpu/probe.h"
+#include "cpu/suite.h"
 #include "host/engine/engine.h"
 #include "tools/crumb/kernels_turns.h"
 
@@ -21,7 +21,7 @@ static bool usable(const char *target, const char *tier) {
     return !tier || (crumb_isa_parse(tier, &plan) && crumb_isa_parse(target, &code) && crumb_isa_includes(plan, code));
 }
 
-/* The kernel of the highest rank, of one of crumb's own layouts (NULL: any) and tiers (NULL: any). SIZE_MAX: none. */
+/* The kernel of the highest rank, of one of crumb's own layouts and tiers (NULL: any). SIZE_MAX: none. */
 static size_t pick_in(const suite_state *s, const crumb_kernel_problem *p, const char *tier, const char *layout) {
     const crumb_kernel_suite *suite = s->choice.suite;
     size_t best = SIZE_MAX;
@@ -29,7 +29,7 @@ static size_t pick_in(const suite_state *s, const crumb_kernel_problem *p, const
     for (size_t i = 0; i < suite->n_kernels(); i++) {
         const crumb_kernel_info info = kernels_info(&s->choice, i);
         if (!info.available || info.rank < 0 || info.max_n < p->n || !usable(info.target, tier)) continue;
-        if ((layout && strcmp(info.layout, layout) != 0) || !kernels_takes(&s->choice, i, p)) continue;
+        if (strcmp(info.layout, layout) != 0 || !kernels_takes(&s->choice, i, p)) continue;
         if (best == SIZE_MAX || info.rank > rank) best = i, rank = info.rank;
     }
     return best;
@@ -37,7 +37,9 @@ static size_t pick_in(const suite_state *s, const crumb_kernel_problem *p, const
 
 /* The kernel that a plan takes, on the best tier or on the one given. */
 static size_t pick(const suite_state *s, const crumb_kernel_problem *p, const char *tier) {
-    return tier ? pick_in(s, p, tier, NULL) : kernels_chosen(&s->choice, p);
+    crumb_isa isa;
+    if (!tier) return kernels_chosen(&s->choice, p);
+    return crumb_isa_parse(tier, &isa) ? crumb_suite_chosen_in(s->choice.machine, isa, p) : SIZE_MAX;
 }
 
 /* Tiers that owners of Arc cards have, where this machine has a better one, --target leaves the choice, and plans of
