@@ -125,25 +125,29 @@ crumb_status crumb_engine_profile_open(const char *name, const char *kernels, cr
     return status;
 }
 
-/* The stored profile serves whatever GPUs there are now, as long as the processor is the same. */
-double crumb_engine_profile_memory_gb_s(const char *name) {
+/* Of the stored profile, whatever GPUs there are now, as long as the processor is the same. */
+static double stored_memory_gb_s(void) {
     char path[512], processor[96], target[32], source[20], *text;
-    crumb_profile p;
+    crumb_profile machine;
     uint64_t id;
     size_t n;
-    if (!name) name = "this";
-    const bool stored = strcmp(name, "this") == 0;
-    const parsing from = {name, "crumb", NULL, NULL, &p, &id};
-    if (strcmp(name, "none") == 0) return 0;
-    crumb_status status = stored ? read_stored(path, &text, &n, NULL)
-                                 : crumb_engine_profile_open(name, "crumb", NULL, NULL, &p, &id, NULL);
-    if (stored && status == CRUMB_OK) {
-        status = parse(&from, text, n, NULL);
-        free(text);
-        crumb_kernel_suite_cpu.identify(NULL, processor, target, source);
-        if (status == CRUMB_OK && strcmp(p.device[0].detail, processor) != 0) return 0;
-    }
-    return status == CRUMB_OK && p.device[0].kind == CRUMB_PROFILE_PROCESSOR ? p.device[0].read_gb_s : 0;
+    const parsing p = {"this", "crumb", NULL, NULL, &machine, &id};
+    if (read_stored(path, &text, &n, NULL) != CRUMB_OK) return 0;
+    const crumb_status status = parse(&p, text, n, NULL);
+    free(text);
+    crumb_kernel_suite_cpu.identify(NULL, processor, target, source);
+    return status == CRUMB_OK && strcmp(machine.device[0].detail, processor) == 0 ? machine.device[0].read_gb_s : 0;
+}
+
+crumb_status crumb_engine_profile_memory(const char *name, double *gb_s, crumb_error *err) {
+    crumb_profile machine;
+    uint64_t id;
+    *gb_s = 0;
+    if (name && strcmp(name, "none") == 0) return CRUMB_OK;
+    if (!name || strcmp(name, "this") == 0) return *gb_s = stored_memory_gb_s(), CRUMB_OK;
+    CRUMB_TRY(crumb_engine_profile_open(name, "crumb", NULL, NULL, &machine, &id, err));
+    *gb_s = machine.device[0].read_gb_s;
+    return CRUMB_OK;
 }
 
 /* ---- what sessions have found ---------------------------------------------------------------------------------- */

@@ -74,6 +74,7 @@ class Placement(Plan):
                 said = self.succeeds("run", "-m", MODEL, "-p", "A", "-n", "1", "--device", "cpu", "-t", "1", "-v",
                                      "--target", "cpu:avx2", "--profile", profile.name).stderr
             self.assertIn(f"ternary weights with a scale per row at {bits} bits", said)
+        self.fails(2, "run", "-m", MODEL, "-p", "A", "--device", "cpu", "--profile", "moon", says="no machine 'moon'")
 
     def test_text(self):
         page = self.succeeds("plan", *LLAMA, "--profile", "lnl").stdout

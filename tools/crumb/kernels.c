@@ -102,10 +102,8 @@ static crumb_status open_machine(const cli_options *o, int n_threads, kernels_ch
     const char *device = o->device ? o->device : "auto", *backend = o->backend ? o->backend : "auto";
     if (strcmp(device, "auto") != 0 || strcmp(backend, "auto") != 0) /* names that are wrong */
         CRUMB_TRY(crumb_engine_device_choose(device, backend, "cpu", &checked, err));
-    const crumb_kernel_machine_params params = {.target = o->target,
-                                                .n_threads = n_threads,
-                                                .cpu_kind = o->cpu_kind,
-                                                .memory_gb_s = crumb_engine_profile_memory_gb_s(o->profile)};
+    crumb_kernel_machine_params params = {.target = o->target, .n_threads = n_threads, .cpu_kind = o->cpu_kind};
+    CRUMB_TRY(crumb_engine_profile_memory(o->profile, &params.memory_gb_s, err));
     return c->suite->machine_create(&params, &c->machine, err);
 }
 
