@@ -56,7 +56,7 @@ class Suite(CommandTest):
     def test_tuned(self):
         with tempfile.TemporaryDirectory() as folder:
             database = os.path.join(folder, "tuning.sqlite")
-            self.succeeds("tune", "--bits", "2", "--shape", "256x512x1", "--fraction", "0.1", "--budget", "10s", "-t", "1",
+            self.succeeds("tune", "--bits", "2", "--shape", "256x512x1", "--fraction", "0.1", "--budget", "100s", "-t", "1",
                           "--tuning", database)
             *problems, last = self.rows("--filter", "tuned", "--tuning", database)
             self.assertEqual(len(problems), 1)

@@ -84,7 +84,7 @@ class Tune(CommandTest):
     def test_the_bar_says_what_leads_and_an_interrupt_keeps_what_is_measured(self):
         many = ["--bits", "8", "--shape", "8192x2048x1", "-t", "1", "--op", "gemv"]
         terminal, end = pty.openpty()
-        process = subprocess.Popen([COMMAND, "tune", *many, "--budget", "20s", "--tuning", self.database], stdin=end,
+        process = subprocess.Popen([COMMAND, "tune", *many, "--budget", "100s", "--tuning", self.database], stdin=end,
                                    stdout=end, stderr=end, env=environment(TERM="xterm"), start_new_session=True,
                                    preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(end)
@@ -103,7 +103,7 @@ class Tune(CommandTest):
         self.assertLess(len(kept), done["candidates"])
         self.assertLessEqual(done["measured"], done["candidates"] - len(kept) + 1)  # the default is timed again
         now = {(r["kernel"], r["knobs"]): r for r in self.exported()}
-        self.assertEqual(len(now), len(kept) + done["measured"] - 1)
+        self.assertEqual(len(now), len(kept) + max(done["measured"] - 1, 0))
         again = [r for r in kept if now[r["kernel"], r["knobs"]] != r]
         self.assertTrue(all(r["ratio"] == 1 or now[r["kernel"], r["knobs"]]["rounds"] == 25 for r in again), again)
 
@@ -128,7 +128,7 @@ class Tune(CommandTest):
 
     def test_import_verifies(self):
         self.tune(*SHAPE, "--op", "gemv", "--fraction", "0.05")
-        self.tune("--shape", "64x512x1,64x512x60", "--bits", "1.58,8", "--fraction", "0.01", "--budget", "4s")
+        self.tune("--shape", "64x512x1,64x512x60", "--bits", "1.58,8", "--fraction", "0.01", "--budget", "100s")
         lines = self.tune("export").stdout
         path = os.path.join(self.folder.name, "lines")
         with open(path, "w", encoding="utf-8") as f:
@@ -151,12 +151,12 @@ class Tune(CommandTest):
             self.fails(3, "tune", "import", path, "--tuning", other, says=":1: not a line")
 
     def test_tuned_models_say_the_same(self):
-        self.tune("-m", MODEL, "-t", "2", "--budget", "2s", "--fraction", "0.1")
+        self.tune("-m", MODEL, "-t", "2", "--budget", "100s", "--fraction", "0.1")
         run = ["run", "-n", "24", "--temp", "0", "-t", "2", "-p", "Once upon a time"]
         self.assertEqual(self.succeeds(*run, "--tuning", self.database).stdout, self.succeeds(*run, "--tuning", "none").stdout)
 
     def test_models_say_the_same_with_fewer_threads(self):
-        self.tune("-m", MODEL, "-t", "3", "--budget", "1s", "--fraction", "0.01")
+        self.tune("-m", MODEL, "-t", "3", "--budget", "100s", "--fraction", "0.01")
         path = os.path.join(self.folder.name, "few")
         few = [dict(r, knobs=f"threads={1 + i % 2}", ratio=0.01) for i, r in enumerate(self.exported())]
         self.assertGreater(len(few), 2)
@@ -175,7 +175,7 @@ class Tune(CommandTest):
         if TIERS.index(best) < 2:
             self.skipTest("the processor has no tier above avx2")
         avx2 = ["--target", "cpu:avx2", "-t", "1"]
-        self.tune(*avx2, "-m", MODEL, "--fraction", "0.01", "--budget", "1s")
+        self.tune(*avx2, "-m", MODEL, "--fraction", "0.01", "--budget", "100s")
         self.tune(*SHAPE, "--fraction", "0.05")
         records = self.exported()
         low, high = ([r for r in records if r["target"] == tier] for tier in ("avx2", best))
