@@ -190,6 +190,7 @@ typedef struct gemv_pass {
     int streams, columns;
     uint32_t unroll;
     int width;  /* bits of an operand */
+    size_t far; /* bytes ahead that are fetched into L2, where no knob says it; 0: none are */
     int zero;   /* zero point */
     vint table; /* of a codebook */
     gemv_sums_fn *sums;
@@ -257,8 +258,8 @@ SIMD_INLINE size_t gemv_near(const crumb_linear_args *a, int width, int streams)
 }
 
 /* How far ahead into L2; 0: not at all. What lies no further than the other fetch need not be asked for. */
-SIMD_INLINE size_t gemv_far(const crumb_linear_args *a, int width, size_t near) {
-    const size_t wanted = a->knobs.far_kb ? (size_t)a->knobs.far_kb << 10 : gemv_far_bytes(width);
+SIMD_INLINE size_t gemv_far(const crumb_linear_args *a, const gemv_pass *pass, size_t near) {
+    const size_t wanted = a->knobs.far_kb ? (size_t)a->knobs.far_kb << 10 : pass->far;
     return wanted > near ? wanted : 0;
 }
 
@@ -270,7 +271,7 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
     o.max_code = a->w->max_code;
     o.table = pass->table;
     o.near = gemv_near(a, pass->width, pass->streams);
-    o.far = gemv_far(a, pass->width, o.near);
+    o.far = gemv_far(a, pass, o.near);
     gemv_scales scales;
     scales.served = scales.supers_served = 0;
     for (int t = 0; t < pass->streams; t++) {
@@ -336,7 +337,7 @@ static inline void gemv_tell(const crumb_linear_args *a, const gemv_pass *pass) 
     a->effect->streams = (uint32_t)pass->streams;
     a->effect->unroll = pass->unroll;
     a->effect->near_bytes = (uint32_t)near;
-    a->effect->far_kb = (uint32_t)(gemv_far(a, pass->width, near) >> 10);
+    a->effect->far_kb = (uint32_t)(gemv_far(a, pass, near) >> 10);
 }
 
 /* Lines taken at once: two where that is wanted, and a group and what a lane holds have so many. */
@@ -366,6 +367,7 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
     const shape s = shape_of(a, bits);
     const uint32_t unit_steps = has_halves(&s) ? BLOCK_STEPS : s.group_steps;
     gemv_pass pass = {.width = width,
+                      .far = gemv_far_bytes(width),
                       .zero = zero_point(a->w),
                       .table = v_zero(),
                       .columns = a->n % 2 ? 1 : 2, /* of the last pass */

@@ -133,6 +133,9 @@ SIMD_INLINE void index_sums(gemv_operands *o, uint32_t line, uint32_t end, const
     }
 }
 
+/* More is done with a line than with one of a tile, so that a core's window of instructions reaches fewer of them. */
+enum { INDEX_FAR_BYTES = 16384 };
+
 #define INDEX_SUMS(bits, streams)                                                                                      \
     static void index_sums_##bits##_s##streams(gemv_operands *o, uint32_t line, uint32_t end) {                        \
         index_sums(o, line, end, bits, streams);                                                                       \
@@ -145,6 +148,7 @@ SIMD_INLINE void index_sums(gemv_operands *o, uint32_t line, uint32_t end, const
         const index_way way = {.sums = {index_sums_##bits##_s1, index_sums_##bits##_s2, index_sums_##bits##_s4},       \
                                .streams = 2 * INDEX_TILES,                                                             \
                                .zero = bits == 1 ? zero_point(a->w) : 0, /* trits are looked up as -1, 0, 1 */         \
+                               .far = INDEX_FAR_BYTES,                                                                 \
                                .row_bytes = (size_t)crumb_index_lines(a->w) * TABLES_LINE_BYTES};                      \
         gemv_index(a, bits, &way);                                                                                     \
     }
