@@ -145,6 +145,11 @@ class Tune(CommandTest):
         done = self.succeeds("tune", "import", path, "--tuning", other)
         self.assertIn("0 measurements imported", done.stdout)
         self.assertIn(":1: gemv_t5_i8__avx2 with", done.stderr)
+        # Nor one that is not here; that of another device may be there.
+        for record, n in (dict(first, kernel="no_such_kernel"), 0), (dict(first, kernel="no_such_kernel", device="other"), 1):
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(json.dumps(record) + "\n")
+            self.assertIn(f"{n} measurements imported", self.succeeds("tune", "import", path, "--tuning", other).stdout)
         for damage in ("not json", '{"device": 1}', json.dumps(dict(first, m=-1))):
             with open(path, "w", encoding="utf-8") as f:
                 f.write(damage + "\n")

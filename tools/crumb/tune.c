@@ -189,17 +189,27 @@ static crumb_status prune(const cli_options *options, crumb_error *err) {
 
 /* ---- import ------------------------------------------------------------------------------------------------ */
 
+/* Whether a record is of this device, this tier and these kernels, so that plans here look it up. */
+static bool is_of_here(const kernels_choice *c, const crumb_tuning_key *key) {
+    char device[96], target[32], source[20];
+    c->suite->identify(c->machine, device, target, source);
+    return !strcmp(key->device, device) && !strcmp(key->target, target) && !strcmp(key->source, source);
+}
+
 /* A kernel of that name computes the right thing here with these knobs, in all formats that it takes; one that takes
- * none cannot be right. Kernels of other targets cannot be asked, and are never looked up here either. */
+ * none cannot be right, nor one that a record of here names and that is not here. Kernels of other devices and targets
+ * cannot be asked, and are never looked up here either. */
 static crumb_status verify(const kernels_choice *c, const crumb_tuning_record *r, bool *ok, crumb_error *err) {
     /* A group as long as the record's own rows is one scale per row, whatever the length of the rows asked here. */
     const uint32_t k = 512, group = r->key.group && r->key.group < r->key.k && k % r->key.group == 0 ? r->key.group : 0;
     const uint32_t n = r->key.n > 0 && r->key.n < TUNE_CHECK_N ? r->key.n : TUNE_CHECK_N;
+    bool found = false;
     *ok = true;
     for (size_t i = 0; i < c->suite->n_kernels(); i++) {
         const crumb_kernel_info info = kernels_info(c, i);
         bool checked = false;
         if (strcmp(info.name, r->kernel) != 0 || !info.available) continue;
+        found = true;
         for (size_t f = 0; f < crumb_n_kernel_formats; f++) {
             crumb_kernel_problem p = {.format = &crumb_kernel_formats[f],
                                       .m = 160, /* several chunks */
@@ -216,6 +226,7 @@ static crumb_status verify(const kernels_choice *c, const crumb_tuning_record *r
         }
         *ok = *ok && checked;
     }
+    if (!found && is_of_here(c, &r->key)) *ok = false;
     return CRUMB_OK;
 }
 
