@@ -96,13 +96,22 @@ static uint32_t rows_of_work(const crumb_tuning_key *measured, const crumb_matri
     return rows < UINT32_MAX ? (uint32_t)rows : UINT32_MAX;
 }
 
-/* Kernels and knobs that were measured to be faster here than those of the highest rank. */
+/* The most rows of activations that the step being recorded is given when it has a few of them, and when it has many.
+ */
+static uint32_t most_rows(const crumb_recorder *r, int many) {
+    const uint32_t n = r->after_select ? r->p->max_outputs : r->p->max_rows;
+    if (many) return n > CRUMB_SMALL_N ? n : CRUMB_SMALL_N + 1;
+    return n < 1 ? 1 : n < CRUMB_SMALL_N ? n : CRUMB_SMALL_N;
+}
+
+/* Kernels and knobs that were measured to be faster here than those of the highest rank. Plans are recorded for 1, 2,
+ * 4, 8 and 16 rows and for many: each looks for what was measured with its own number. */
 static crumb_status apply_tuning(const crumb_recorder *r, crumb_act_quant act, crumb_linear_range *range,
                                  crumb_error *err) {
     const crumb_device *d = r->p->device;
     const crumb_matrix *w = range->part.w;
     for (int many = 0; many < 2; many++) {
-        const uint32_t n = !many ? 1 : r->p->max_rows > CRUMB_SMALL_N ? r->p->max_rows : CRUMB_SMALL_N + 1;
+        const uint32_t n = most_rows(r, many);
         crumb_tuning_key key = {.m = w->m,
                                 .k = w->k,
                                 .n = n,
@@ -134,7 +143,7 @@ static crumb_status choose_kernels(crumb_recorder *r, const crumb_op *op, crumb_
     crumb_isa isa = r->p->device->isa;
     crumb_act_quant act = w->bits ? op->linear.act : CRUMB_ACT_F32;
     for (uint32_t i = 0; i <= CRUMB_SMALL_N; i++) {
-        uint32_t n = i ? i : r->p->max_rows > CRUMB_SMALL_N ? r->p->max_rows : CRUMB_SMALL_N + 1;
+        const uint32_t n = i ? i : most_rows(r, true);
         range->kernel[i] = crumb_cpu_kernel_select(w, act, n, isa);
         if (!range->kernel[i])
             return crumb_fail(err, CRUMB_ERR_UNSUPPORTED, "no kernel for %s weights, %u x %u, in tier %s",
@@ -142,8 +151,7 @@ static crumb_status choose_kernels(crumb_recorder *r, const crumb_op *op, crumb_
     }
     if (r->p->device->tuning && w->bits) CRUMB_TRY(apply_tuning(r, act, range, err));
     for (int many = 0; many < 2; many++) {
-        const uint32_t most = many || r->p->max_rows < CRUMB_SMALL_N ? r->p->max_rows : CRUMB_SMALL_N;
-        const size_t n_bytes = crumb_cpu_kernel_scratch(w, most, &range->knobs[many]);
+        const size_t n_bytes = crumb_cpu_kernel_scratch(w, most_rows(r, many), &range->knobs[many]);
         if (n_bytes > r->p->kernel_scratch_bytes) r->p->kernel_scratch_bytes = n_bytes;
     }
     return CRUMB_OK;

@@ -78,8 +78,8 @@ static void put(tuned *t, const crumb_matrix *w, uint32_t m, uint32_t n, const c
     OK(crumb_tuning_put(t->db, &r, &err));
 }
 
-/* A layer of one matrix, or of both. */
-static void record(tuned *t, bool both) {
+/* A layer of one matrix, or of both, for so many rows. */
+static void record_rows(tuned *t, bool both, uint32_t max_rows) {
     const crumb_value_info values[N_VALUES] = {
         {.width = K, .slot = X}, {.width = M, .slot = Y}, {.width = M, .slot = Z}};
     crumb_op ops[2] = {{.kind = CRUMB_OP_INPUT, .input.out = X}, {.kind = CRUMB_OP_LINEAR}};
@@ -91,8 +91,12 @@ static void record(tuned *t, bool both) {
     ops[1].linear.part[1] = (crumb_linear_part){.w = &narrow.matrix, .m1 = M, .out = Z, .out_scale = 1};
     ops[1].linear.n_parts = both ? 2 : 1;
     const crumb_plan_desc desc = {
-        .ops = ops, .n_ops = 2, .values = values, .n_values = both ? N_VALUES : Z, .max_rows = ROWS};
+        .ops = ops, .n_ops = 2, .values = values, .n_values = both ? N_VALUES : Z, .max_rows = max_rows};
     OK(backend->plan.record(t->device, &desc, &t->plan, &err));
+}
+
+static void record(tuned *t, bool both) {
+    record_rows(t, both, ROWS);
 }
 
 /* What was measured stays. */
@@ -207,6 +211,27 @@ static void a_step_follows_the_part_that_wants_most(void **state) {
     close_tuned(&t);
 }
 
+/* Not what was measured with one row, where there is better; of the numbers that were measured the nearest. */
+static void a_plan_takes_what_was_measured_with_its_number_of_rows(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t max_rows, share;
+    } cases[] = {{1, 3}, {2, 1}, {4, 4}, {8, 1}, {16, 1}};
+    tuned t;
+    open_tuned(&t, NULL);
+    put(&t, &wide.matrix, M, 1, "share=3");
+    put(&t, &wide.matrix, M, 2, "share=1");
+    put(&t, &wide.matrix, M, 4, "share=4");
+    put(&t, &wide.matrix, M, 12, "share=1");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        record_rows(&t, false, cases[i].max_rows);
+        assert_int_equal(layer_of(t.plan)->linear.parts[0].knobs[0].share, cases[i].share);
+        backend->plan.destroy(t.plan);
+    }
+    t.plan = NULL;
+    close_tuned(&t);
+}
+
 static void nothing_is_learned_of_who_waits(void **state) {
     (void)state;
     static float y[ROWS * M];
@@ -236,6 +261,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_so_many_threads_compute),
         cmocka_unit_test(a_step_follows_the_part_that_wants_most),
+        cmocka_unit_test(a_plan_takes_what_was_measured_with_its_number_of_rows),
         cmocka_unit_test(nothing_is_learned_of_who_waits),
     };
     return cmocka_run_group_tests_name("threads", tests, set_up, tear_down);

@@ -52,18 +52,15 @@ const cli_subcommand cli_subcommands[] = {
      "kernels with such products.",
      cli_kernels},
     {"tune", CLI_TUNE, "[run|show|export|import FILE|prune] [options]", "find the fastest settings of the kernels here",
-     "Times the settings of the kernels on this machine, for the shapes of a model (-m) or for those that are given, "
-     "and "
-     "keeps what it measures in a database that every later run reads. Each candidate is checked for correctness "
-     "first; settings that come to the same program for a shape are one candidate. On the CPU they are rows of "
-     "weights read at once, lines taken at once, how far ahead they are fetched, sizes of blocks and of the chunks "
-     "that "
-     "threads take, and how many threads compute: a small matrix may be faster with a few of them. "
-     "Ctrl-C keeps all that is measured, and another run goes on there. show: the best of each problem; export: all "
-     "measurements, as JSON lines; import: those of a file, verified again; prune: keep only the best. With --backend "
-     "cl, --backend ze "
-     "or --device gpu0 it tunes the GPU's kernels: work-group tiles, parts of K, registers, quantizing in the same "
-     "launch.",
+     "Times the settings of the kernels on this machine, for the shapes of a model (-m, each with 1, 4, 16 and 512 "
+     "rows of activations) or for those that are given, and keeps what it measures in a database that every later "
+     "run reads. Each candidate is checked for correctness first; settings that come to the same program for a shape "
+     "are one candidate. On the CPU they are rows of weights read at once, lines taken at once, how far ahead they "
+     "are fetched, sizes of blocks and of the chunks that threads take, and how many threads compute: a small matrix "
+     "may be faster with a few of them. Ctrl-C keeps all that is measured, and another run goes on there. show: the "
+     "best of each problem; export: all measurements, as JSON lines; import: those of a file, verified again; prune: "
+     "keep only the best. With --backend cl, --backend ze or --device gpu0 it tunes the GPU's kernels: work-group "
+     "tiles, parts of K, registers, quantizing in the same launch.",
      cli_tune},
     {"devices", CLI_DEVICES, "[options]", "show the devices, and measure them",
      "Shows the devices that crumb can use, and where a GPU cannot be used, why and what to do about it. With "

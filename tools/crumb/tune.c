@@ -36,11 +36,11 @@ static const crumb_kernel_format *format_of(const crumb_matrix *w) {
 }
 
 static void add_matrix(problem_list *list, const crumb_matrix *w) {
-    static const uint32_t batches[] = {1, 512};
+    static const uint32_t batches[] = {1, 4, 16, 512}; /* plans of 2 and 8 rows take the nearest */
     const crumb_kernel_format *format = format_of(w);
     if (w->bits == 0 || !format) return;
     bool by_group = crumb_type_get_info(w->type)->act_rule == CRUMB_ACT_RULE_GROUP && w->group <= 128;
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
         add_problem(list, &(crumb_kernel_problem){.format = format,
                                                   .m = w->m,
                                                   .k = w->k,
