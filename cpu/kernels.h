@@ -73,7 +73,8 @@ typedef struct crumb_cpu_knobs {
     uint32_t streams;    /* GEMV: tile-rows read at once: 1, 2, 4 */
     uint32_t unroll;     /* GEMV: lines of codes taken at once: 1, 2 */
     uint32_t near_bytes; /* GEMV: how far ahead in each stream lines are fetched into L1 */
-    uint32_t far_kb;     /* GEMV: and into L2; not at all where that is no further */
+    uint32_t far_kb;     /* and into L2; GEMV: not at all where that is no further; GEMM: 1 is not at all, and the
+                          * default what the next panel is made of */
     uint32_t columns;    /* GEMM: the most of a block; the default follows L2 */
     uint32_t steps;      /* GEMM: of a panel; the default follows L1 */
     uint32_t share;      /* a chunk is 1 / (share * threads) of what is left */

@@ -115,7 +115,8 @@ SIMD_INLINE void gemm_strip(const gemm_block *b, uint32_t tile, const int kind, 
     for (uint32_t step = 0; step < n_steps; step += chunk) {
         uint32_t end = step + chunk < n_steps ? step + chunk : n_steps;
         for (uint32_t i = 0; i < GEMM_TILES && tile + i < b->a->tile1; i++) {
-            b->unpack(codes_of_tile(b->a, &b->s, tile + i), step, end, b->table, b->panel + (size_t)i * GEMM_PANEL);
+            b->unpack(codes_of_tile(b->a, &b->s, tile + i), step, end, b->table, b->far,
+                      b->panel + (size_t)i * GEMM_PANEL);
             if (gemm_sum_limit(kind) == 0 && b->a->w->mul != 1)
                 panel_multiply(b->panel + (size_t)i * GEMM_PANEL, (end - step) * (uint32_t)gemm_parts(kind),
                                b->a->w->mul);
@@ -196,9 +197,11 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     b.chunk_steps = crumb_gemm_chunk_steps(b.s.n_blocks * BLOCK_STEPS, b.s.group_steps,
                                            (uint32_t)(GEMM_TILES * gemm_parts(width)), unpack == panel_t5, &a->knobs);
     if (a->effect) {
-        *a->effect = (crumb_cpu_knobs){.columns = most, .steps = b.chunk_steps, .share = a->knobs.share};
+        *a->effect = (crumb_cpu_knobs){
+            .far_kb = a->knobs.far_kb, .columns = most, .steps = b.chunk_steps, .share = a->knobs.share};
         return;
     }
+    b.far = a->knobs.far_kb == 1 ? 1 : (size_t)a->knobs.far_kb << 10; /* a byte ahead is what is read anyway */
     if (width != bits) b.table = codebook_table(a->w->codebook);
     const gemm_groups groups = gemm_groups_of(a->x.group);
     if (gemm_order_of(bits, groups) == GEMM_BYTE_HALVES) b.unpack = panel_u8_halves;

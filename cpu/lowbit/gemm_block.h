@@ -24,6 +24,7 @@ typedef struct gemm_block {
     vint table;         /* of a codebook */
     uint32_t most_code; /* the largest operand */
     uint32_t chunk_steps;
+    size_t far; /* of unpack */
     uint32_t n0, n_columns;
     const int8_t *q;       /* activations: the register block from column c on begins with code c * k_padded;
                             * [step][column][4] of gemm_code_bytes */

@@ -9,8 +9,9 @@
 #include "cpu/lowbit/panel_index.h"
 #include "cpu/lowbit/split.h"
 
-/* Unpacks steps [step0, step1) of the tile-row whose codes begin at `codes`. `table` is a codebook's. */
-typedef void panel_fn(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out);
+/* Unpacks steps [step0, step1) of the tile-row whose codes begin at `codes`, and fetches others into L2, `far` bytes
+ * behind each line or PANEL_NEXT. `table` is a codebook's. */
+typedef void panel_fn(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, size_t far, uint8_t *out);
 
 /* One line of a codebook's codes: two steps of operands of `width` bits. Returns the end of what it wrote. */
 SIMD_INLINE uint8_t *panel_entries(const uint8_t *line, vint table, int width, uint8_t *out) {
@@ -43,15 +44,15 @@ SIMD_INLINE void panel_multiply(uint8_t *panel, uint32_t n_lines, int mul) {
     }
 }
 
-SIMD_INLINE void panel(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out, const int bits,
-                       const int width) {
+SIMD_INLINE void panel(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, size_t far, uint8_t *out,
+                       const int bits, const int width) {
     /* What is unpacked at once: a line, one dword of each row, or a whole block. */
     const uint32_t unit_steps = is_split(bits) ? BLOCK_STEPS : 8 / (uint32_t)bits;
     const size_t unit_lines = is_split(bits) ? (size_t)bits : 1;
-    const size_t next = (step1 - step0) / unit_steps * unit_lines * LINE_BYTES; /* chunks and tile-rows in order */
+    far = panel_far(far, (step1 - step0) / unit_steps * unit_lines * LINE_BYTES); /* chunks and tile-rows in order */
     for (uint32_t unit = step0 / unit_steps; unit < step1 / unit_steps; unit++) {
         const uint8_t *from = codes + unit * unit_lines * LINE_BYTES;
-        for (size_t i = 0; i < unit_lines; i++) _mm_prefetch((const char *)from + next + i * LINE_BYTES, _MM_HINT_T1);
+        for (size_t i = 0; i < unit_lines; i++) _mm_prefetch((const char *)from + far + i * LINE_BYTES, _MM_HINT_T1);
         if (is_split(bits))
             out = panel_split(from, bits, out);
         else
@@ -62,8 +63,8 @@ SIMD_INLINE void panel(const uint8_t *codes, uint32_t step0, uint32_t step1, vin
 /* A tier need not use all of them. */
 #define PANEL(name, bits, width)                                                                                       \
     __attribute__((unused)) static void panel_##name(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, \
-                                                     uint8_t *out) {                                                   \
-        panel(codes, step0, step1, table, out, bits, width);                                                           \
+                                                     size_t far, uint8_t *out) {                                       \
+        panel(codes, step0, step1, table, far, out, bits, width);                                                      \
     }
 PANEL(u1, 1, 1)
 PANEL(u2, 2, 2)
@@ -77,14 +78,15 @@ PANEL(c4_wide, 4, CRUMB_WIDE_BITS)
 
 /* Bytes of groups of 16, the halves of a 32-block, which alternate: of two lines the first half's become a step, and
  * the second half's the next one. Activations are in that order (gemm_columns.h). */
-static void panel_u8_halves(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out) {
+static void panel_u8_halves(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, size_t far,
+                            uint8_t *out) {
     const vint first = v_broadcast(0x00ff00ff), second = v_broadcast((int32_t)0xff00ff00);
-    const size_t next = (size_t)(step1 - step0) * LINE_BYTES;
     (void)table;
+    far = panel_far(far, (size_t)(step1 - step0) * LINE_BYTES);
     for (uint32_t step = step0; step < step1; step += 2) {
         const uint8_t *line = codes + (size_t)step * LINE_BYTES;
         uint8_t steps[2 * LINE_BYTES];
-        for (size_t i = 0; i < 2; i++) _mm_prefetch((const char *)line + next + i * LINE_BYTES, _MM_HINT_T1);
+        for (size_t i = 0; i < 2; i++) _mm_prefetch((const char *)line + far + i * LINE_BYTES, _MM_HINT_T1);
         for (int at = 0; at < LINE_BYTES; at += 4 * SIMD_LANES) {
             const vint a = v_load(line + at), b = v_load(line + LINE_BYTES + at);
             v_store(steps + at, v_or(v_and(a, first), v_and(v_shift_left(b, 8), second)));

@@ -4,6 +4,13 @@
 
 #include "cpu/lowbit/trits.h"
 
+enum { PANEL_NEXT = 0 }; /* how far ahead codes are fetched into L2: those of the panel that comes next */
+
+/* How many bytes ahead of what a panel of n_bytes of codes is made of others are fetched. */
+SIMD_INLINE size_t panel_far(size_t far, size_t n_bytes) {
+    return far == PANEL_NEXT ? n_bytes : far;
+}
+
 /* One line of 1-bit codes: a byte of a row is the codes of two steps. Steps of the first bytes come before those of the
  * second. */
 SIMD_INLINE void panel_bit_line(const uint8_t *line, uint8_t *out) {
@@ -23,11 +30,16 @@ SIMD_INLINE void panel_bit_line(const uint8_t *line, uint8_t *out) {
 }
 
 __attribute__((unused)) static void panel_b8(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table,
-                                             uint8_t *out) {
+                                             size_t far, uint8_t *out) {
     const uint32_t line_steps = 4;
+    const uint8_t *line = codes + (size_t)step0 / line_steps * CRUMB_INDEX_LINE_BYTES;
     (void)table;
-    for (uint32_t line = step0 / line_steps; line < step1 / line_steps; line++, out += line_steps * LINE_BYTES)
-        panel_bit_line(codes + (size_t)line * CRUMB_INDEX_LINE_BYTES, out);
+    far = panel_far(far, (size_t)(step1 - step0) / line_steps * CRUMB_INDEX_LINE_BYTES);
+    for (uint32_t step = step0; step < step1; step += line_steps, line += CRUMB_INDEX_LINE_BYTES) {
+        _mm_prefetch((const char *)line + far, _MM_HINT_T1);
+        panel_bit_line(line, out);
+        out += line_steps * LINE_BYTES;
+    }
 }
 
 /* The codes of one line of ternary bytes, by position: [10][16 rows]. */
@@ -78,16 +90,16 @@ SIMD_INLINE void panel_step(const uint8_t *positions, uint8_t *out) {
 }
 
 /* Two lines are five steps; panels begin there (GEMM_TRIT_UNIT). */
-static void panel_t5(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, uint8_t *out) {
+static void panel_t5(const uint8_t *codes, uint32_t step0, uint32_t step1, vint table, size_t far, uint8_t *out) {
     const uint32_t unit_steps = 5;
-    const size_t next = (size_t)(step1 - step0) / unit_steps * 2 * CRUMB_INDEX_LINE_BYTES;
     const __m256i two = _mm256_set1_epi8(CRUMB_INDEX_FIRST);
     const uint8_t *line = codes + (size_t)step0 / unit_steps * 2 * CRUMB_INDEX_LINE_BYTES;
     (void)table;
+    far = panel_far(far, (size_t)(step1 - step0) / unit_steps * 2 * CRUMB_INDEX_LINE_BYTES);
     for (uint32_t step = step0; step < step1; step += unit_steps, line += 2 * CRUMB_INDEX_LINE_BYTES) {
         uint8_t positions[20 * 16];
         const uint32_t n_steps = step1 - step < unit_steps ? step1 - step : unit_steps;
-        _mm_prefetch((const char *)line + next, _MM_HINT_T1);
+        _mm_prefetch((const char *)line + far, _MM_HINT_T1);
         panel_trit_line(line, two, positions);
         if (n_steps > 2) panel_trit_line(line + CRUMB_INDEX_LINE_BYTES, two, positions + 10 * 16);
         for (uint32_t i = 0; i < n_steps; i++, out += LINE_BYTES) panel_step(positions + (size_t)i * 64, out);

@@ -141,6 +141,7 @@ static void programs_are_told_apart(void **state) {
     check("gemm_u2_i8__avx2", &p, "", "columns=96", false);
     check("gemm_u2_i8__avx2", &p, "", "steps=256", true);
     check("gemm_u2_i8__avx2", &p, "", "steps=128", false);
+    check("gemm_u2_i8__avx2", &p, "", "far=1", false);
     check("gemm_u2_i8__avx2", &p, "", "threads=1", false);
     check("gemm_u2_i8__avx2", &p, "", "threads=16", true);
     p.group = 256;
