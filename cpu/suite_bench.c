@@ -96,7 +96,8 @@ enum { MAX_CHUNKS = 512 };
 struct crumb_kernel_bench {
     crumb_kernel_machine *machine;
     crumb_trial own, *trial; /* a run's trial is the caller's */
-    float *y;
+    float *y; /* of pages, as a plan's values are: a kernel's stores would else meet lines and pages as nowhere else */
+    uint64_t y_bytes;
     char *scratch; /* [threads][scratch_bytes] */
     uint64_t scratch_bytes, n_scratch;
     crumb_walk walk;
@@ -151,7 +152,7 @@ void crumb_suite_bench_destroy(crumb_kernel_bench *b) {
     if (!b) return;
     release_walk(b);
     crumb_trial_destroy(&b->own);
-    free(b->y);
+    if (b->y) crumb_pages_free(b->y, b->y_bytes);
     free(b->input);
     free(b);
 }
@@ -162,7 +163,8 @@ static crumb_status fill_bench(crumb_kernel_bench *b, const crumb_kernel_problem
     void *memory;
     b->trial = &b->own;
     CRUMB_TRY(crumb_trial_create(&params, &seed, b->trial, err));
-    CRUMB_TRY(crumb_calloc((uint64_t)params.n * params.m, sizeof(float), "results", &memory, err));
+    b->y_bytes = (uint64_t)params.n * params.m * sizeof(float);
+    CRUMB_TRY(crumb_pages_alloc(b->y_bytes, "results", &memory, err));
     b->y = memory;
     return set_walk(b, err);
 }
