@@ -72,6 +72,12 @@ SIMD_INLINE vint v_mul(vint a, vint b) {
 SIMD_INLINE vflt v_to_f32(vint a) {
     return _mm256_cvtepi32_ps(a);
 }
+/* The same for V_F32_BIAS + a, without a conversion: 1.5 * 2^23 as a float, whose last bit is a 1. Exact for |a| below
+ * 2^22. Intel's P-cores convert where they multiply, and subtract elsewhere. */
+enum { V_F32_BIAS = 0x4b400000, V_F32_BIAS_RANGE = 1 << 22 };
+SIMD_INLINE vflt v_biased_to_f32(vint a) {
+    return _mm256_sub_ps(_mm256_castsi256_ps(a), _mm256_set1_ps(12582912.0f));
+}
 
 /* Keeps a in a register, computed here: without it gcc 12 computes many products ahead and spills accumulators. */
 SIMD_INLINE vint v_pin(vint a) {

@@ -187,6 +187,19 @@ SIMD_INLINE uint32_t gemm_most_code(const crumb_matrix *w) {
     return w->codebook ? (1u << DOT_ENTRY_BITS) - 1 : w->max_code;
 }
 
+/* Whether no group's sum is too large for a bias: weights are integers of 9 bits at most, so those of up to 128 are
+ * small enough. A block's always is, and its loops know. */
+SIMD_INLINE bool gemm_has_small_sums(const crumb_matrix *w, const shape *s) {
+    int low = crumb_matrix_code_value(w, 0), high = crumb_matrix_code_value(w, w->max_code);
+    if (w->codebook) {
+        const crumb_codebook_range range = crumb_codebook_get_range(w->codebook);
+        low = range.low;
+        high = range.high;
+    }
+    const uint64_t most = (uint64_t)(-low > high ? -low : high);
+    return most * 128 * s->group_steps * 4 < V_F32_BIAS_RANGE;
+}
+
 /* Codes of `bits` become operands of `width` bits: the same, but for codebooks. */
 static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpack) {
     const gemm_loops *loops = gemm_loops_of(width);
@@ -204,6 +217,7 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
     b.far = a->knobs.far_kb == 1 ? 1 : (size_t)a->knobs.far_kb << 10; /* a byte ahead is what is read anyway */
     if (width != bits) b.table = codebook_table(a->w->codebook);
     const gemm_groups groups = gemm_groups_of(a->x.group);
+    b.biased = gemm_has_small_sums(a->w, &b.s);
     if (gemm_order_of(bits, groups) == GEMM_BYTE_HALVES) b.unpack = panel_u8_halves;
     if (a->packed) b.s.tile_bytes = (size_t)crumb_index_lines(a->w) * CRUMB_INDEX_LINE_BYTES;
     gemm_carve(&b, code_bytes);

@@ -38,7 +38,8 @@ typedef struct gemm_block {
     float *mins;     /* as scales */
     size_t stride;   /* columns that there is room for */
     float *sx;       /* [n_groups][stride]: the activations' scales; 1 where they are per row */
-    int32_t *offsets; /* as sx: -sub * qsum */
+    bool biased;     /* a group's sums are small, and have V_F32_BIAS with their zero point */
+    int32_t *offsets; /* as sx: -sub * qsum, and the bias */
     float *sx_qsums;  /* as sx: sx * qsum, for mins */
     int32_t *sums;    /* [n_columns][GEMM_ROWS]: sums of an unfinished group */
     float *accs;      /* as sums; between strips 0 */

@@ -87,17 +87,17 @@ SIMD_INLINE void gemm_interleave(const int8_t *columns, size_t k_padded, uint32_
 }
 
 /* What folds need of column c and group g. */
-SIMD_INLINE void gemm_prepare_one(const gemm_block *b, uint32_t c, uint32_t g, int zero) {
+SIMD_INLINE void gemm_prepare_one(const gemm_block *b, uint32_t c, uint32_t g, int zero, int bias) {
     const crumb_q8 *x = &b->a->x;
     const size_t from = (size_t)(b->n0 + c) * b->s.n_groups + g, to = g * b->stride + c;
     const float sx = x->row_scale ? 1.0f : x->sx[from];
     b->sx[to] = sx;
-    b->offsets[to] = -zero * x->qsum[from];
+    b->offsets[to] = bias - zero * x->qsum[from];
     b->sx_qsums[to] = sx * (float)x->qsum[from];
 }
 
 /* The same for four columns and groups: rows of x become rows of four columns. */
-SIMD_INLINE void gemm_prepare_four(const gemm_block *b, uint32_t c, uint32_t g, int zero) {
+SIMD_INLINE void gemm_prepare_four(const gemm_block *b, uint32_t c, uint32_t g, int zero, int bias) {
     const crumb_q8 *x = &b->a->x;
     __m128 sx[4], qsums[4];
     for (size_t i = 0; i < 4; i++) {
@@ -109,25 +109,25 @@ SIMD_INLINE void gemm_prepare_four(const gemm_block *b, uint32_t c, uint32_t g, 
     _MM_TRANSPOSE4_PS(qsums[0], qsums[1], qsums[2], qsums[3]);
     for (size_t i = 0; i < 4; i++) {
         const size_t to = (g + i) * b->stride + c;
-        const __m128i qsum = _mm_castps_si128(qsums[i]);
+        const __m128i qsum = _mm_castps_si128(qsums[i]), offset = _mm_mullo_epi32(_mm_set1_epi32(-zero), qsum);
         _mm_storeu_ps(b->sx + to, sx[i]);
         _mm_storeu_ps(b->sx_qsums + to, _mm_mul_ps(sx[i], _mm_cvtepi32_ps(qsum)));
-        _mm_storeu_si128((__m128i *)(void *)(b->offsets + to), _mm_mullo_epi32(_mm_set1_epi32(-zero), qsum));
+        _mm_storeu_si128((__m128i *)(void *)(b->offsets + to), _mm_add_epi32(offset, _mm_set1_epi32(bias)));
     }
 }
 
 /* What the folds of every strip need of the activations, in the order that it is read. */
 SIMD_INLINE void gemm_prepare(const gemm_block *b) {
-    const int zero = zero_point(b->a->w);
+    const int zero = zero_point(b->a->w), bias = b->biased ? V_F32_BIAS : 0;
     const uint32_t fours = b->n_columns / 4 * 4, n_groups = b->s.n_groups;
     for (uint32_t c = 0; c < fours; c += 4) {
         uint32_t g = 0;
-        for (; g + 4 <= n_groups; g += 4) gemm_prepare_four(b, c, g, zero);
+        for (; g + 4 <= n_groups; g += 4) gemm_prepare_four(b, c, g, zero, bias);
         for (; g < n_groups; g++)
-            for (uint32_t i = 0; i < 4; i++) gemm_prepare_one(b, c + i, g, zero);
+            for (uint32_t i = 0; i < 4; i++) gemm_prepare_one(b, c + i, g, zero, bias);
     }
     for (uint32_t c = fours; c < b->n_columns; c++)
-        for (uint32_t g = 0; g < n_groups; g++) gemm_prepare_one(b, c, g, zero);
+        for (uint32_t g = 0; g < n_groups; g++) gemm_prepare_one(b, c, g, zero, bias);
 }
 
 /* Interleaved by the caller for all tile-rows, or here for these. */

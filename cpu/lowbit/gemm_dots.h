@@ -27,18 +27,21 @@ SIMD_INLINE void gemm_span(const gemm_block *b, const int8_t *q, uint32_t step0,
     }
 }
 
-/* What a group's sums begin with: 32-bit accumulators take the zero point along, which saves the subtraction at the
- * end. `offsets` are those of the group and the columns. */
+/* What a group's sums begin with: 32-bit accumulators take the zero point and the bias along, which saves additions at
+ * the end. `offsets` are those of the group and the columns; without a zero point there is a bias. */
 SIMD_INLINE void gemm_begin(const int32_t *offsets, const int kind, const int columns, const bool has_zero,
                             vint *sums) {
-    UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] =
-        gemm_sum_limit(kind) == 0 && has_zero ? v_broadcast(offsets[i / GEMM_VECTORS]) : v_zero();
+    const bool narrow = gemm_sum_limit(kind) > 0;
+    UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] = !has_zero ? v_broadcast(V_F32_BIAS)
+                                                                      : narrow  ? v_zero()
+                                                                               : v_broadcast(offsets[i / GEMM_VECTORS]);
 }
 
 /* Group g is complete: its sums join the float accumulators of `columns` columns from column c0 on. group0 is the
  * chunk's first group. Types with mins have no zero point, so an instance does one of the two. */
 SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_t group0, const vint *sums,
-                           const int kind, const int columns, const bool has_zero, const bool has_min) {
+                           const int kind, const int columns, const bool has_zero, const bool has_min,
+                           const bool biased) {
     const size_t at = g * b->stride + c0;
     const float *sx = b->sx + at, *sx_qsums = b->sx_qsums + at;
     const float *mins = b->mins + (size_t)(g - group0) * GEMM_ROWS;
@@ -54,7 +57,8 @@ SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_
             float *acc = accs + c * GEMM_ROWS + v * SIMD_LANES;
             vint exact = sums[c * GEMM_VECTORS + v];
             if (gemm_sum_limit(kind) > 0 && has_zero) exact = v_add(exact, offset);
-            vflt sum = v_fma_f32(scales[v], v_mul_f32(scale_x, v_to_f32(exact)), v_load_f32(acc));
+            vflt sum = v_fma_f32(scales[v], v_mul_f32(scale_x, biased ? v_biased_to_f32(exact) : v_to_f32(exact)),
+                                 v_load_f32(acc));
             if (has_min) sum = v_fma_f32(v_load_f32(mins + v * SIMD_LANES), v_broadcast_f32(sx_qsums[c]), sum);
             v_store_f32(acc, sum);
         }
@@ -110,7 +114,7 @@ SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_
         gemm_begin(b->offsets + (group0 + g) * b->stride + c0, kind, columns, has_zero, sums);
         UNROLL for (uint32_t step = 0; step < BLOCK_STEPS; step += unit)
             gemm_sums(b, q, g * BLOCK_STEPS + step, unit, kind, columns, sums);
-        gemm_fold(b, c0, group0 + g, group0, sums, kind, columns, has_zero, has_min);
+        gemm_fold(b, c0, group0 + g, group0, sums, kind, columns, has_zero, has_min, true);
         v_forget(); /* float accumulators kept in registers would push out those of the dot products */
     }
 }
@@ -154,7 +158,7 @@ SIMD_INLINE void gemm_half_groups(const gemm_block *b, uint32_t c0, const int8_t
             gemm_half_span(b, q, g, part, hold, kind, columns, acc);
             gemm_add_sums(b, acc, columns, sums);
         }
-        gemm_fold(b, c0, group0 + g, group0, sums, kind, columns, true, has_min);
+        gemm_fold(b, c0, group0 + g, group0, sums, kind, columns, true, has_min, true);
         v_forget();
     }
 }
@@ -191,8 +195,10 @@ SIMD_INLINE void gemm_group_span(const gemm_block *b, uint32_t c0, const int8_t 
     if (narrow && s.goes_on)
         UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] =
             v_add(sums[i], v_load(saved + i * SIMD_LANES));
-    if (s.ends)
-        gemm_fold(b, c0, s.g, s.group0, sums, kind, columns, true, has_min);
+    if (s.ends && b->biased)
+        gemm_fold(b, c0, s.g, s.group0, sums, kind, columns, true, has_min, true);
+    else if (s.ends)
+        gemm_fold(b, c0, s.g, s.group0, sums, kind, columns, true, has_min, false);
     else
         UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) v_store(saved + i * SIMD_LANES, sums[i]);
 }

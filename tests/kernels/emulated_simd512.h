@@ -76,6 +76,11 @@ SIMD_INLINE vint v_mul(vint a, vint b) {
 SIMD_INLINE vflt v_to_f32(vint a) {
     return (vflt){_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)};
 }
+enum { V_F32_BIAS = 0x4b400000, V_F32_BIAS_RANGE = 1 << 22 };
+SIMD_INLINE vflt v_biased_to_f32(vint a) {
+    const __m256 bias = _mm256_set1_ps(12582912.0f);
+    return (vflt){_mm256_sub_ps(_mm256_castsi256_ps(a.low), bias), _mm256_sub_ps(_mm256_castsi256_ps(a.high), bias)};
+}
 SIMD_INLINE vint v_dot4(vint acc, vint u8, vint s8) {
     return (vint){emulated_dpbusd(acc.low, u8.low, s8.low), emulated_dpbusd(acc.high, u8.high, s8.high)};
 }
