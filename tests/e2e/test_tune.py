@@ -117,6 +117,9 @@ class Tune(CommandTest):
         with open(path, "w", encoding="utf-8") as f:
             f.write(json.dumps(lucky) + "\n")
         self.tune("import", path)
+        # Where the time is up, it leads still: another run measures it.
+        best = json.loads(self.tune(*SHAPE, "--op", "gemv", "--fraction", "0.05", "--budget", "0.001s", "--json").stdout)
+        self.assertEqual((best["ratio"], best["rounds"], best["measured"]), (0.001, 15, 0))
         best = json.loads(self.tune(*SHAPE, "--op", "gemv", "--fraction", "0.05", "--json").stdout)
         self.assertGreater(best["ratio"], 0.001)
         said = [r for r in self.exported() if (r["kernel"], r["knobs"]) == (lucky["kernel"], lucky["knobs"])]

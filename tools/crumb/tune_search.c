@@ -1,6 +1,7 @@
 /* The search: every candidate is checked for correctness, then timed in turns with the default. Candidates are halved
  * stage by stage, with more rounds for those that are left, so that most of the time goes to the good ones; and what
- * leads in the end is measured once more. */
+ * leads in the end is measured once more. All of that in the time that is given: what it does not suffice for is left
+ * to the next run, which goes on where this one ended. */
 #include "tools/crumb/tune.h"
 
 #include "host/base/checked.h"
@@ -50,8 +51,15 @@ void tune_problem_name(const crumb_tuning_key *key, char out[96]) {
         snprintf(out + used, 96 - (size_t)used, ", %u threads", key->n_threads);
 }
 
-static bool time_is_up(const tuner *t) {
-    return crumb_now_ns() >= t->deadline_ns || cli_interrupted(NULL);
+/* Whether this part of the time is gone. Checks may take a half, races what is then left of three quarters: so there is
+ * time to measure what was checked, and to confirm what leads. */
+static bool is_past(const tuner *t, double part) {
+    const double end = part * (double)(t->deadline_ns - t->began_ns);
+    return (double)(crumb_now_ns() - t->began_ns) >= end || cli_interrupted(NULL);
+}
+
+static bool races_are_over(const tuner *t) {
+    return is_past(t, 0.75);
 }
 
 /* n_checked 0: candidates are timed. */
@@ -162,14 +170,13 @@ static bool mark_known(void *user, const crumb_tuning_record *record) {
 }
 
 /* A candidate that computes something else, on its threads and in its chunks, is not timed; that is a bug to report,
- * not a choice. Neither is one that the device does not build or run. Where kernels are compiled for this, half of the
- * time is for timing those that are checked by then; another run goes on with the others. */
+ * not a choice. Neither is one that the device does not build or run. Another run goes on with those that are not
+ * checked by half-time. */
 static crumb_status drop_wrong(tuner *t, crumb_error *err) {
-    for (size_t i = 0; i < t->n_alive && !time_is_up(t);) {
+    for (size_t i = 0; i < t->n_alive && !cli_interrupted(NULL);) {
         kernels_check check = {.ok = false};
         const candidate *c = &t->candidates[i];
-        const uint64_t half = t->began_ns + (t->deadline_ns - t->began_ns) / 2;
-        if (t->choice->suite->compiles && i > 1 && crumb_now_ns() > half) {
+        if (i > 1 && is_past(t, 0.5)) {
             t->n_alive = i;
             break;
         }
@@ -224,8 +231,8 @@ static double leading(const tuner *t) {
 static crumb_status race(tuner *t, uint32_t rounds, crumb_error *err) {
     double standard = 0;
     for (size_t i = 0; i < t->n_alive; i++) t->candidates[i].n_rounds = 0;
-    for (uint32_t round = 0; round < rounds && !time_is_up(t); round++) {
-        for (size_t i = 0; i < t->n_alive && !time_is_up(t); i++) {
+    for (uint32_t round = 0; round < rounds && !races_are_over(t); round++) {
+        for (size_t i = 0; i < t->n_alive && !races_are_over(t); i++) {
             candidate *c = &t->candidates[i];
             if (i % DEFAULT_EVERY == 0) {
                 show_progress(t, 0);
@@ -255,7 +262,7 @@ static int by_ratio(const void *a, const void *b) {
 
 static crumb_status race_all(tuner *t, crumb_error *err) {
     uint32_t rounds = FIRST_ROUNDS;
-    while (t->n_alive > 1 && !time_is_up(t)) {
+    while (t->n_alive > 1 && !races_are_over(t)) {
         CRUMB_TRY(race(t, rounds, err));
         if (rounds == LAST_ROUNDS) break;
         qsort(t->candidates + 1, t->n_alive - 1, sizeof *t->candidates, by_ratio);
@@ -272,8 +279,8 @@ static bool keep_best(void *user, const crumb_tuning_record *record) {
 
 /* ---- the winner once more ----------------------------------------------------------------------------------- */
 
-/* Rounds of a record's kernel and the default in turns; its record then says what these rounds did. *done: they were
- * all run. */
+/* Rounds of a record's kernel and the default in turns; its record then says what these rounds did, if it did not come
+ * from more. *done: they were all run. */
 static crumb_status measure_again(tuner *t, const crumb_tuning_record *r, bool *done, crumb_error *err) {
     candidate c = {.kernel = SIZE_MAX};
     const size_t n_kernels = t->choice->suite->n_kernels();
@@ -282,22 +289,22 @@ static crumb_status measure_again(tuner *t, const crumb_tuning_record *r, bool *
         if (strcmp(kernels_info(t->choice, i).name, r->kernel) == 0 && worth_trying(t, i)) c.kernel = i;
     if (c.kernel == SIZE_MAX) return CRUMB_OK;
     snprintf(c.knobs, sizeof c.knobs, "%s", r->knobs);
-    while (c.n_rounds < CONFIRM_ROUNDS) {
+    while (c.n_rounds < CONFIRM_ROUNDS && !is_past(t, 1)) {
         const bool first = c.n_rounds % 2;
         double standard, ns;
-        if (cli_interrupted(NULL)) return CRUMB_OK;
         CRUMB_TRY(time_one(t, first ? &c : &t->candidates[0], first ? &ns : &standard, err));
         CRUMB_TRY(time_one(t, first ? &t->candidates[0] : &c, first ? &standard : &ns, err));
         c.ns[c.n_rounds] = ns;
         c.ratios[c.n_rounds++] = ns / standard;
     }
-    *done = true;
+    if (c.n_rounds <= r->rounds) return CRUMB_OK;
+    *done = c.n_rounds == CONFIRM_ROUNDS;
     c.ratio = cli_median(c.ratios, c.n_rounds);
     return store(t, &c, err);
 }
 
 /* The best of hundreds owes some of its lead to luck, and all of it where another program slowed the default down. So
- * what leads is measured again, by itself, until what leads has been, be it the default. */
+ * what leads is measured again, by itself, until what leads has been, be it the default, or the time is up. */
 static crumb_status confirm_best(tuner *t, crumb_error *err) {
     const candidate *standard = &t->candidates[0];
     for (bool done = true; done;) {
