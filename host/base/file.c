@@ -10,9 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { HOLD_MS = 10000 };
 
 bool crumb_file_exists(const char *path) {
     struct stat st;
@@ -92,6 +96,29 @@ crumb_status crumb_file_make_folder_of(const char *path, crumb_error *err) {
         *p = '/';
     }
     return CRUMB_OK;
+}
+
+int crumb_file_hold_folder_of(const char *path) {
+    char folder[1024];
+    const char *end = strrchr(path, '/');
+    const int n = end ? snprintf(folder, sizeof folder, "%.*s", (int)(end - path + 1), path)
+                      : snprintf(folder, sizeof folder, ".");
+    if (n < 0 || (size_t)n >= sizeof folder) return -1;
+    const struct timespec ms = {.tv_nsec = 1000000};
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int waited_ms = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; waited_ms++) {
+        if ((errno == EWOULDBLOCK || errno == EINTR) && waited_ms < HOLD_MS) {
+            nanosleep(&ms, NULL);
+            continue;
+        }
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+void crumb_file_let_go(int hold) {
+    if (hold >= 0) close(hold);
 }
 
 static crumb_status check_regular(const char *path, int fd, size_t *size, crumb_error *err) {

@@ -36,6 +36,10 @@ typedef struct crumb_folder_entry {
 size_t crumb_folder_list(const char *path, const char *suffix, crumb_folder_entry *out, size_t capacity);
 /* Makes the folders that `path` is to lie in, for the user alone (mode 0700). */
 crumb_status crumb_file_make_folder_of(const char *path, crumb_error *err);
+/* Waits, ten seconds at most, until no other program holds the folder that `path` lies in, and holds it until it is let
+ * go, or the program ends. Below 0, which may be let go as well: it cannot be held, as on some network file systems. */
+int crumb_file_hold_folder_of(const char *path);
+void crumb_file_let_go(int hold);
 
 /* Runs fn(ctx), which reads mapped files. If a mapped file has shrunk, the access faults: fn is then abandoned where
  * it stands (it must hold no lock and own nothing) and the guard returns IO with a message naming `path`; else it

@@ -104,7 +104,7 @@ static crumb_status put_aside(crumb_tuning *t, char note[256], crumb_error *err)
     return crumb_fail(err, CRUMB_ERR_IO, "%s is damaged, and cannot be renamed: remove it", t->path);
 }
 
-static crumb_status open_database(crumb_tuning *t, bool create, char note[256], crumb_error *err) {
+static crumb_status open_held(crumb_tuning *t, bool create, char note[256], crumb_error *err) {
     int version = 0, code = open_file(t->path, create, &t->db, &version);
     if (is_damage(code)) {
         sqlite3_close(t->db);
@@ -122,6 +122,16 @@ static crumb_status open_database(crumb_tuning *t, bool create, char note[256], 
         t->db = NULL;
     }
     return CRUMB_OK;
+}
+
+/* Programs open it one after the other: a second one that finds the same damage would put the first one's new file
+ * aside, and one that has the damaged file open takes the new one's journal, which is found by its name, for its own.
+ */
+static crumb_status open_database(crumb_tuning *t, bool create, char note[256], crumb_error *err) {
+    const int hold = crumb_file_hold_folder_of(t->path);
+    const crumb_status status = open_held(t, create, note, err);
+    crumb_file_let_go(hold);
+    return status;
 }
 
 crumb_status crumb_tuning_open(const char *path, bool create, crumb_tuning **out, char note[256], crumb_error *err) {

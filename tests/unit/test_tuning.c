@@ -180,6 +180,45 @@ static void damage_is_put_aside(void **state) {
     unlink(path);
 }
 
+/* One of the programs that find the same damage, and keep something at once. */
+static crumb_status open_damaged(void *ctx, uint64_t i, crumb_error *err) {
+    crumb_tuning *t;
+    char note[256];
+    (void)ctx;
+    CRUMB_TRY(crumb_tuning_open(path, true, &t, note, err));
+    const crumb_tuning_record r = record_of((uint32_t)i + 1, 128, 1, "a", "", 1);
+    const crumb_status status = crumb_tuning_put(t, &r, err);
+    crumb_tuning_close(t);
+    return status;
+}
+
+static size_t count_put_aside(void) {
+    static crumb_folder_entry entries[256];
+    char below[300];
+    snprintf(below, sizeof below, "%s/below", folder);
+    const size_t n = crumb_folder_list(below, "", entries, 256);
+    size_t n_aside = 0;
+    for (size_t i = 0; i < n; i++) n_aside += strstr(entries[i].name, ".damaged-") != NULL;
+    return n_aside;
+}
+
+static void damage_that_many_find_is_put_aside_once(void **state) {
+    (void)state;
+    enum { ROUNDS = 20, PROGRAMS = 8 };
+    char junk[8192];
+    memset(junk, 'x', sizeof junk);
+    const size_t n_before = count_put_aside();
+    for (int round = 0; round < ROUNDS; round++) {
+        crumb_error err = {0};
+        overwrite(junk, sizeof junk, 0);
+        if (crumb_parallel_for(PROGRAMS, PROGRAMS, open_damaged, NULL, &err) != CRUMB_OK) fail_msg("%s", err.message);
+        crumb_tuning *t = open_database(false);
+        assert_int_equal(count_all(t), PROGRAMS);
+        crumb_tuning_close(t);
+    }
+    assert_int_equal(count_put_aside(), n_before + ROUNDS);
+}
+
 static void a_newer_schema_is_left_alone(void **state) {
     (void)state;
     crumb_tuning_close(open_database(true));
@@ -337,6 +376,7 @@ int main(void) {
         cmocka_unit_test_setup(a_measurement_replaces_the_one_before, fresh),
         cmocka_unit_test_setup(pruning_keeps_the_best_and_other_devices, fresh),
         cmocka_unit_test_setup(damage_is_put_aside, fresh),
+        cmocka_unit_test_setup(damage_that_many_find_is_put_aside_once, fresh),
         cmocka_unit_test_setup(a_newer_schema_is_left_alone, fresh),
         cmocka_unit_test_setup(an_older_database_loses_nothing, fresh),
         cmocka_unit_test_setup(a_database_without_a_version_keeps_what_it_has, fresh),
