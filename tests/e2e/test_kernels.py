@@ -94,7 +94,7 @@ class Kernels(CommandTest):
         for row in results:
             self.assertTrue(row["cold"])
             self.assertGreaterEqual(row["cold_bytes"], row["weight_bytes"])
-            self.assertIn(row["limit"], ("bandwidth", "port", "latency"))
+            self.assertIn(row["limit"], ("bandwidth", "int8 port", "port", "latency"))
             self.assertGreater(row["prepare_ns"], 0, row["kernel"])  # int8 at least
             self.assertAlmostEqual(row["gops"], 2 * 256 * 512 / row["ns"], places=3)
             self.assertAlmostEqual(row["gb_s"], row["weight_bytes"] / row["ns"], places=3)

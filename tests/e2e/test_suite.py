@@ -73,6 +73,25 @@ class Suite(CommandTest):
         rows = self.rows("--filter", "near/1", "--shape", "256x512")
         self.assertEqual({(row["section"], row["unit"], row["wanted"]) for row in rows} - {("near", "cycles", 3)}, set())
 
+    def test_near(self):
+        """Each of the paper's kernels that run here from L2 and from L1, or where a shape says."""
+        rows = self.rows("--filter", "near/2")
+        in_l1 = [row["what"] for row in rows if row["what"].endswith(", L1")]
+        self.assertGreater(len(in_l1), 0)
+        self.assertEqual([what.removesuffix(", L1") for what in in_l1], [row["what"] for row in rows[: len(in_l1)]])
+        self.assertEqual(len(rows), 2 * len(in_l1))
+        self.assertTrue(all(row["ratio"] > 0 and row["wanted"] == 1.25 for row in rows))
+
+    def test_few(self):
+        rows = self.rows("--filter", "few", "--shape", "256x512", "--bits", "2,4", "--target", "cpu:avx2")
+        self.assertEqual([row["what"].split(",")[0] for row in rows], 2 * [f"256 x 512 x {n}" for n in (2, 4, 8, 16)])
+        for row in rows:
+            n = int(row["what"].split(",")[0].split()[-1])
+            limits = {"by bytes read": row["read_gb_s"] * 2 * 256 * 512 * n / row["bytes"], "int8 peak": row["peak_gops"]}
+            self.assertAlmostEqual(row["baseline"] / min(limits.values()), 1, places=3)
+            self.assertAlmostEqual(limits[row["baseline_name"]] / min(limits.values()), 1, places=3)
+            self.assertIsNone(row["wanted"])
+
     def test_gemm(self):
         run = ["--filter", "gemm", "--shape", "64x256x32,64x256", "--bits", "2,8,mxfp4"]
         rows = self.rows(*run, "--target", "cpu:avx2")

@@ -1,4 +1,5 @@
 /* What only the CPU backend has: tiers that agree to the bit, what its devices say, plans that wait for each other. */
+#include "cpu/divide.h"
 #include "cpu/plan.h"
 #include "host/base/thread.h"
 #include "host/kernel/rendezvous.h"
@@ -132,6 +133,44 @@ static void division_changes_nothing(void **state) {
                 assert_memory_equal(logits, expected, sizeof logits);
                 rig_close(&r);
             }
+}
+
+static uint32_t units_of(const crumb_step *s) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < (s->linear.gated ? 1 : s->linear.n_parts); i++)
+        n += s->linear.parts[i].tile1 - s->linear.parts[i].tile0;
+    return n;
+}
+
+/* Weights are fetched for a thread where it began in the next matrix last time: what it remembers lies in that matrix,
+ * and behind any step, and for threads that have taken nothing of the next, it may be asked for. */
+static void threads_know_where_they_begin_next(void **state) {
+    (void)state;
+    enum { THREADS = 3 };
+    static float logits[RIG_LOGITS];
+    const rig_params params = {backend, NULL, CRUMB_ACT_GROUP, CRUMB_KV_F16, THREADS, 40, false, "split"};
+    rig r;
+    rig_open(&r, &params);
+    for (uint32_t step = 0; step < r.plan->n_steps; step++) /* before the first replay */
+        for (int thread = 0; thread < THREADS; thread++) crumb_linear_fetch_next(r.plan, step, thread);
+    feed_in_batches(&r, 1, logits);
+    uint32_t n_linear = 0;
+    for (uint32_t step = 0; step < r.plan->n_steps; step++) {
+        const crumb_step *s = &r.plan->steps[step];
+        uint32_t n_taken = 0;
+        for (int thread = 0; thread < THREADS; thread++) {
+            crumb_linear_fetch_next(r.plan, step, thread);
+            if (s->kind != &crumb_step_linear) continue;
+            const crumb_units *units = (const void *)(crumb_plan_thread(r.plan, thread) + r.plan->local_units);
+            assert_in_range(units[step].end, units[step].begin, units_of(s));
+            n_taken += units[step].begin < units[step].end;
+        }
+        if (s->kind != &crumb_step_linear) continue;
+        assert_true(n_taken > 0);
+        n_linear++;
+    }
+    assert_true(n_linear > 0);
+    rig_close(&r);
 }
 
 static void devices_say_what_they_are(void **state) {
@@ -298,6 +337,7 @@ int main(void) {
         cmocka_unit_test(tiers_agree),
         cmocka_unit_test(parts_of_several_types_share_x),
         cmocka_unit_test(division_changes_nothing),
+        cmocka_unit_test(threads_know_where_they_begin_next),
         cmocka_unit_test(devices_say_what_they_are),
         cmocka_unit_test(layouts_follow_what_a_core_gets),
         cmocka_unit_test(plans_wait_for_each_other),

@@ -7,9 +7,9 @@
 #include <string.h>
 
 /* The quick ones first. */
-static crumb_status (*const sections[])(suite_state *s, crumb_error *err) = {suite_threads, suite_near,  suite_gemv,
-                                                                             suite_gemm,    suite_tuned, suite_layer,
-                                                                             suite_models,  suite_paper, suite_depth};
+static crumb_status (*const sections[])(suite_state *s, crumb_error *err) = {
+    suite_threads, suite_near,  suite_gemv,   suite_few,   suite_gemm,
+    suite_tuned,   suite_layer, suite_models, suite_paper, suite_depth};
 enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
 
 bool suite_case(suite_state *s, const char *format, ...) {

@@ -1,6 +1,6 @@
 /* crumb bench --suite: the project's targets, a row each. What a row measures is divided by what the machine, or the
- * other kernel, did in the same rounds. Sections fill rows (suite_kernels.c, suite_tuned.c, suite_models.c),
- * suite_output.c prints them. */
+ * other kernel, did in the same rounds. Sections fill rows (suite_near.c, suite_gemv.c, suite_gemm.c,
+ * suite_tuned.c, suite_models.c), suite_output.c prints them. */
 #ifndef CRUMB_TOOLS_SUITE_H
 #define CRUMB_TOOLS_SUITE_H
 
@@ -44,11 +44,14 @@ crumb_status suite_row_add(suite_state *s, const suite_row *row, crumb_error *er
 /* Whether --bits leaves this format in. */
 bool suite_wants_format(const suite_state *s, const char *name);
 
-/* Sections, in suite_kernels.c ... */
+/* Sections, in suite_near.c ... */
 crumb_status suite_threads(suite_state *s, crumb_error *err);
 crumb_status suite_near(suite_state *s, crumb_error *err);
+/* ... in suite_gemv.c ... */
 crumb_status suite_gemv(suite_state *s, crumb_error *err);
+/* ... in suite_gemm.c ... */
 crumb_status suite_gemm(suite_state *s, crumb_error *err);
+crumb_status suite_few(suite_state *s, crumb_error *err);
 /* ... in suite_tuned.c ... */
 crumb_status suite_tuned(suite_state *s, crumb_error *err);
 /* ... and in suite_models.c. */
