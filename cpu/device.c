@@ -54,11 +54,12 @@ static void device_close(crumb_device *d) {
 }
 
 /* Where nobody has measured: two channels of DDR5-5200. */
-enum { USUAL_GB_S = 64 };
+enum { USUAL_GB_S = 64, USUAL_GHZ = 4 };
 
 uint32_t crumb_cpu_device_index_bits(const crumb_device *d, crumb_isa isa) {
-    const double gb_s = d->memory_gb_s > 0 ? d->memory_gb_s : USUAL_GB_S;
-    return crumb_cpu_index_bits(isa, gb_s / crumb_pool_threads(d->pool));
+    const double gb_s = d->cores.memory_gb_s > 0 ? d->cores.memory_gb_s : USUAL_GB_S;
+    const double ghz = d->cores.clock_ghz > 0 ? d->cores.clock_ghz : USUAL_GHZ;
+    return crumb_cpu_index_bits(isa, gb_s / crumb_pool_threads(d->pool) / ghz);
 }
 
 /* Which cores the threads are pinned to, and how ternary weights lie for them. */
@@ -99,7 +100,7 @@ static crumb_status device_open(const crumb_device_params *params, crumb_device 
     crumb_device *d = memory;
     crumb_cpu_device_set_tier(d, isa);
     d->way = way;
-    d->memory_gb_s = params->memory_gb_s;
+    d->cores = params->cores;
     d->tuning = params->tuning;
     d->log = params->log;
     d->log_user = params->log_user;

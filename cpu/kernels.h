@@ -163,8 +163,8 @@ const crumb_cpu_kernel *crumb_cpu_kernel_find(const char *name, const crumb_matr
                                               crumb_isa isa);
 const char *crumb_cpu_kernels_hash(void); /* of the kernels' text: measurements of other text mean nothing */
 /* 1 << bits of the matrices that are faster in the index layout, where they can have it, on cores of which each gets
- * core_gb_s from memory while all read. */
-uint32_t crumb_cpu_index_bits(crumb_isa isa, double core_gb_s);
+ * so many bytes a cycle from memory while all read. */
+uint32_t crumb_cpu_index_bits(crumb_isa isa, double cycle_bytes);
 crumb_quantize_fn *crumb_cpu_quantize_select(crumb_isa isa);
 crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa); /* NULL: the tier's GEMM reads q */
 /* Bits of what the tier's GEMM multiplies: those of the codes, or of a wide codebook's entries. */

@@ -26,7 +26,7 @@ struct crumb_device {
      * of their own, looking up; for one row, a few, many. Not in use yet: n_cores 0. */
     crumb_balance balances[CRUMB_BALANCE_CLASSES][CRUMB_BALANCE_PHASES];
     crumb_isa isa;
-    double memory_gb_s; /* that the machine's cores read together; 0: unknown */
+    crumb_core_speeds cores; /* of the machine's */
     const crumb_float_ops *ops;
     crumb_quantize_fn *quantize;
     crumb_interleave_fn *interleave; /* or NULL */

@@ -95,13 +95,13 @@ const char *crumb_cpu_kernels_hash(void) {
     return CRUMB_CPU_KERNELS_HASH;
 }
 
-/* Up to what a core gets from memory ternary weights at 1.6 bits, which take more operations, are faster than at 2: 4
- * bytes a cycle with look-ups on ymm registers, 7 on zmm, 9 with VBMI's products, at 4 GHz (cpu/README.md). 1 bit takes
- * as many bytes either way; on zmm its products are faster than look-ups. */
-uint32_t crumb_cpu_index_bits(crumb_isa isa, double core_gb_s) {
+/* Up to what a core gets from memory ternary weights at 1.6 bits, which take more operations, are faster than at 2:
+ * with look-ups on ymm registers, on zmm, with VBMI's products (cpu/README.md). 1 bit takes as many bytes either way;
+ * on zmm its products are faster than look-ups. */
+uint32_t crumb_cpu_index_bits(crumb_isa isa, double cycle_bytes) {
     if (!crumb_isa_includes(isa, CRUMB_ISA_AVX2)) return 0;
-    const double most = isa >= CRUMB_ISA_AVX512VBMI ? 36 : isa >= CRUMB_ISA_AVX512VNNI ? 28 : 16;
-    return (isa < CRUMB_ISA_AVX512VNNI ? 1u << 1 : 0) | (core_gb_s <= most ? 1u << 2 : 0);
+    const double most = isa >= CRUMB_ISA_AVX512VBMI ? 9 : isa >= CRUMB_ISA_AVX512VNNI ? 7 : 4;
+    return (isa < CRUMB_ISA_AVX512VNNI ? 1u << 1 : 0) | (cycle_bytes <= most ? 1u << 2 : 0);
 }
 
 crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa) {

@@ -65,7 +65,7 @@ crumb_status crumb_suite_machine_create(const crumb_kernel_machine_params *param
         return status;
     }
     m->device.pool = crumb_probe_pool(m->probe);
-    m->device.memory_gb_s = params->memory_gb_s;
+    m->device.cores = params->cores;
     crumb_cpu_device_set_tier(&m->device, isa);
     *out = m;
     return CRUMB_OK;

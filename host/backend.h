@@ -186,6 +186,12 @@ typedef struct crumb_device_listing {
     uint64_t memory_bytes, max_alloc_bytes;
 } crumb_device_listing;
 
+/* By the machine's profile; 0: unknown. */
+typedef struct crumb_core_speeds {
+    double memory_gb_s; /* that all cores read together from memory */
+    double clock_ghz;   /* of a core while all compute */
+} crumb_core_speeds;
+
 typedef struct crumb_device_params {
     const char *device; /* name of a listing; NULL: the backend's first */
     const char *called; /* what messages call it; NULL: as the listing does */
@@ -197,7 +203,7 @@ typedef struct crumb_device_params {
     crumb_tuning_find_fn *find_tuning; /* crumb_tuning_find, which modules do not link; NULL: none are looked up */
     const char *cpu_kind; /* the CPU's cores to run on: "auto", "p", "e", "all"; NULL: auto. Others ignore it, and: */
     const char *balance;  /* how the CPU divides a layer among threads: "auto", "split", "chunks"; NULL: auto */
-    double memory_gb_s;   /* that its cores read together from memory, by the machine's profile; 0: unknown */
+    crumb_core_speeds cores; /* of the machine's */
 } crumb_device_params;
 
 typedef struct crumb_device_info {

@@ -41,7 +41,7 @@ struct crumb_model {
     crumb_engine_advice *advice;
     crumb_engine_choice choice; /* the device as it was listed, and why no GPU is used */
     crumb_tuning *tuning;       /* NULL: none */
-    double memory_gb_s;         /* of crumb_device_params */
+    crumb_core_speeds cores;    /* of crumb_device_params */
     char name[256];
     char type[16];
     uint64_t n_params, file_bytes, weight_bytes;

@@ -125,28 +125,40 @@ crumb_status crumb_engine_profile_open(const char *name, const char *kernels, cr
     return status;
 }
 
+/* Cores of several kinds count by their number. */
+static crumb_core_speeds cores_of(const crumb_profile_device *cpu) {
+    double n = 0, ghz = 0;
+    for (size_t i = 0; i < cpu->n_cores; i++) {
+        n += cpu->cores[i].count;
+        ghz += cpu->cores[i].count * cpu->cores[i].clock_ghz;
+    }
+    return (crumb_core_speeds){.memory_gb_s = cpu->read_gb_s, .clock_ghz = n > 0 ? ghz / n : 0};
+}
+
 /* Of the stored profile, whatever GPUs there are now, as long as the processor is the same. */
-static double stored_memory_gb_s(void) {
+static crumb_core_speeds stored_cores(void) {
     char path[512], processor[96], target[32], source[20], *text;
     crumb_profile machine;
     uint64_t id;
     size_t n;
     const parsing p = {"this", "crumb", NULL, NULL, &machine, &id};
-    if (read_stored(path, &text, &n, NULL) != CRUMB_OK) return 0;
+    const crumb_core_speeds unknown = {0, 0};
+    if (read_stored(path, &text, &n, NULL) != CRUMB_OK) return unknown;
     const crumb_status status = parse(&p, text, n, NULL);
     free(text);
     crumb_kernel_suite_cpu.identify(NULL, processor, target, source);
-    return status == CRUMB_OK && strcmp(machine.device[0].detail, processor) == 0 ? machine.device[0].read_gb_s : 0;
+    const bool same = status == CRUMB_OK && strcmp(machine.device[0].detail, processor) == 0;
+    return same ? cores_of(&machine.device[0]) : unknown;
 }
 
-crumb_status crumb_engine_profile_memory(const char *name, double *gb_s, crumb_error *err) {
+crumb_status crumb_engine_profile_cores(const char *name, crumb_core_speeds *out, crumb_error *err) {
     crumb_profile machine;
     uint64_t id;
-    *gb_s = 0;
+    *out = (crumb_core_speeds){0, 0};
     if (name && strcmp(name, "none") == 0) return CRUMB_OK;
-    if (!name || strcmp(name, "this") == 0) return *gb_s = stored_memory_gb_s(), CRUMB_OK;
+    if (!name || strcmp(name, "this") == 0) return *out = stored_cores(), CRUMB_OK;
     CRUMB_TRY(crumb_engine_profile_open(name, "crumb", NULL, NULL, &machine, &id, err));
-    *gb_s = machine.device[0].read_gb_s;
+    *out = cores_of(&machine.device[0]);
     return CRUMB_OK;
 }
 

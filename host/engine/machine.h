@@ -22,10 +22,9 @@ crumb_status crumb_engine_profile_read(char **text, size_t *n_bytes, crumb_error
 crumb_status crumb_engine_profile_open(const char *name, const char *kernels, crumb_profile_figure_fn *fn, void *user,
                                        crumb_profile *out, uint64_t *id, crumb_error *err);
 
-/* GB/s that the processor's cores read together from memory, by a profile named as above, by none ("none"), or by the
- * stored one (NULL). 0: unknown, or stored for another processor. Fails where a profile that is named cannot be read.
- * No driver is asked anything. */
-crumb_status crumb_engine_profile_memory(const char *name, double *gb_s, crumb_error *err);
+/* The processor's cores by a profile named as above, by none ("none"), or by the stored one (NULL), which must be of
+ * this processor. Fails where a profile that is named cannot be read. No driver is asked anything. */
+crumb_status crumb_engine_profile_cores(const char *name, crumb_core_speeds *out, crumb_error *err);
 
 /* What sessions have found out about the stored profile with this id. What cannot be read is as if it were not there.
  */

@@ -33,7 +33,7 @@ crumb_status crumb_engine_open_unit(const crumb_model *m, crumb_engine_unit *u, 
                                         .find_tuning = crumb_tuning_find,
                                         .cpu_kind = params->cpu_kind,
                                         .balance = params->balance,
-                                        .memory_gb_s = m->memory_gb_s};
+                                        .cores = m->cores};
     CRUMB_TRY(u->backend->device.open(&device, &u->device, err));
     u->backend->device.get_info(u->device, &u->info);
     return CRUMB_OK;
@@ -82,7 +82,7 @@ typedef struct opening {
     const void *source;
     crumb_engine_choice choice;
     crumb_engine_advice *advice; /* the model's, once it is open */
-    double memory_gb_s;
+    crumb_core_speeds cores;
 } opening;
 
 /* What an attempt has found out. */
@@ -124,7 +124,7 @@ static crumb_status open_with(const opening *o, const char *target, const char *
     m->log_user = params->log_user;
     m->choice = o->choice;
     m->advice = o->advice;
-    m->memory_gb_s = o->memory_gb_s;
+    m->cores = o->cores;
     m->units[0].backend = o->choice.device.backend;
     m->n_units = 1;
     m->checks.asked = params->verify;
@@ -210,7 +210,7 @@ crumb_status crumb_engine_model_open(const crumb_model_params *params, const cru
                                      const void *source, crumb_model **out, crumb_error *err) {
     opening o = {.params = params, .kind = kind, .source = source};
     crumb_error reason = {0};
-    CRUMB_TRY(crumb_engine_profile_memory(params->profile, &o.memory_gb_s, err));
+    CRUMB_TRY(crumb_engine_profile_cores(params->profile, &o.cores, err));
     CRUMB_TRY(crumb_engine_device_choose(params->device, params->backend, params->target, &o.choice, err));
     CRUMB_TRY(crumb_engine_advise(params, kind->outline, source, &o.choice, &o.advice, err));
     crumb_status status = open_on_either(&o, out, &reason);

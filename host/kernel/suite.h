@@ -59,11 +59,11 @@ typedef struct crumb_trial crumb_trial;
 
 /* What is opened. NULL: the backend's first device, its best kernels. */
 typedef struct crumb_kernel_machine_params {
-    const char *device;   /* "gpu0" */
-    const char *target;   /* "cl:portable", "cpu:avx2": what plans of the device are to use */
-    int n_threads;        /* 0: one per core; devices that have none ignore it */
-    const char *cpu_kind; /* of these cores, as in crumb_model_params; NULL: auto */
-    double memory_gb_s;   /* as in crumb_device_params */
+    const char *device;      /* "gpu0" */
+    const char *target;      /* "cl:portable", "cpu:avx2": what plans of the device are to use */
+    int n_threads;           /* 0: one per core; devices that have none ignore it */
+    const char *cpu_kind;    /* of these cores, as in crumb_model_params; NULL: auto */
+    crumb_core_speeds cores; /* as in crumb_device_params */
 } crumb_kernel_machine_params;
 
 typedef struct crumb_kernel_roofs {

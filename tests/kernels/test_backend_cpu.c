@@ -219,20 +219,22 @@ static void layouts_follow_what_a_core_gets(void **state) {
     static const struct {
         const char *target;
         int n_threads;
-        double memory_gb_s;
+        crumb_core_speeds cores;
         uint32_t index_bits;
-    } cases[] = {{"cpu:scalar", 1, 1, 0},
-                 {"cpu:avx2", 2, 30, 1 << 1 | 1 << 2},
-                 {"cpu:avx2", 2, 40, 1 << 1},
-                 {"cpu:avx2", 4, 60, 1 << 1 | 1 << 2},
-                 {"cpu:avx2", 1, 30, 1 << 1},
-                 {"cpu:avx2", 2, 0, 1 << 1}, /* unknown: a usual machine's */
-                 {"cpu:avx2", 4, 0, 1 << 1 | 1 << 2},
-                 {"cpu:avx512vnni", 2, 50, 1 << 2},
-                 {"cpu:avx512vnni", 1, 50, 0}};
+    } cases[] = {{"cpu:scalar", 1, {1, 4}, 0},
+                 {"cpu:avx2", 2, {30, 4}, 1 << 1 | 1 << 2},
+                 {"cpu:avx2", 2, {30, 3}, 1 << 1}, /* as many bytes a second, more of them a cycle */
+                 {"cpu:avx2", 2, {40, 4}, 1 << 1},
+                 {"cpu:avx2", 2, {40, 5.2}, 1 << 1 | 1 << 2},
+                 {"cpu:avx2", 4, {60, 0}, 1 << 1 | 1 << 2},
+                 {"cpu:avx2", 1, {30, 4}, 1 << 1},
+                 {"cpu:avx2", 2, {0, 0}, 1 << 1}, /* unknown: a usual machine's */
+                 {"cpu:avx2", 4, {0, 0}, 1 << 1 | 1 << 2},
+                 {"cpu:avx512vnni", 2, {50, 4}, 1 << 2},
+                 {"cpu:avx512vnni", 1, {50, 4}, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const crumb_device_params params = {
-            .target = cases[i].target, .n_threads = cases[i].n_threads, .memory_gb_s = cases[i].memory_gb_s};
+            .target = cases[i].target, .n_threads = cases[i].n_threads, .cores = cases[i].cores};
         crumb_isa isa;
         crumb_device *d;
         crumb_device_info info;

@@ -103,7 +103,7 @@ static crumb_status open_machine(const cli_options *o, int n_threads, kernels_ch
     if (strcmp(device, "auto") != 0 || strcmp(backend, "auto") != 0) /* names that are wrong */
         CRUMB_TRY(crumb_engine_device_choose(device, backend, "cpu", &checked, err));
     crumb_kernel_machine_params params = {.target = o->target, .n_threads = n_threads, .cpu_kind = o->cpu_kind};
-    CRUMB_TRY(crumb_engine_profile_memory(o->profile, &params.memory_gb_s, err));
+    CRUMB_TRY(crumb_engine_profile_cores(o->profile, &params.cores, err));
     return c->suite->machine_create(&params, &c->machine, err);
 }
 
