@@ -243,12 +243,8 @@ static void gemm(const crumb_linear_args *a, int bits, int width, panel_fn *unpa
 
 /* The crumb_interleave_fn of the tier. */
 #define GEMM_INSTANCES                                                                                                 \
-    GEMM_INSTANCE(1)                                                                                                   \
-    GEMM_INSTANCE(2)                                                                                                   \
-    GEMM_INSTANCE(3)                                                                                                   \
-    GEMM_INSTANCE(4)                                                                                                   \
-    GEMM_INSTANCE(5)                                                                                                   \
-    GEMM_INSTANCE(6)                                                                                                   \
+    LOWBIT_WHOLE_WIDTHS(GEMM_INSTANCE)                                                                                 \
+    LOWBIT_SPLIT_WIDTHS(GEMM_INSTANCE)                                                                                 \
     GEMM_INSTANCE(8)                                                                                                   \
     GEMM_CODEBOOK_INSTANCE                                                                                             \
     GEMM_INDEX_INSTANCES

@@ -443,12 +443,8 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
 
 /* All kernels of a tier on tiles. */
 #define GEMV_INSTANCES                                                                                                 \
-    GEMV_INSTANCE(1)                                                                                                   \
-    GEMV_INSTANCE(2)                                                                                                   \
-    GEMV_SPLIT_INSTANCE(3)                                                                                             \
-    GEMV_INSTANCE(4)                                                                                                   \
-    GEMV_SPLIT_INSTANCE(5)                                                                                             \
-    GEMV_SPLIT_INSTANCE(6)                                                                                             \
+    LOWBIT_WHOLE_WIDTHS(GEMV_INSTANCE)                                                                                 \
+    LOWBIT_SPLIT_WIDTHS(GEMV_SPLIT_INSTANCE)                                                                           \
     GEMV_BYTES_INSTANCE                                                                                                \
     GEMV_CODEBOOK_INSTANCE
 

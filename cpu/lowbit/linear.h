@@ -4,6 +4,7 @@
 #define CRUMB_CPU_LOWBIT_LINEAR_H
 
 #include "cpu/kernels.h"
+#include "cpu/lowbit/widths.h"
 
 #if defined(CRUMB_SANITIZED) /* unrolled and instrumented code takes minutes to compile */
 #define UNROLL

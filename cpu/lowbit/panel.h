@@ -66,13 +66,10 @@ SIMD_INLINE void panel(const uint8_t *codes, uint32_t step0, uint32_t step1, vin
                                                      size_t far, uint8_t *out) {                                       \
         panel(codes, step0, step1, table, far, out, bits, width);                                                      \
     }
-PANEL(u1, 1, 1)
-PANEL(u2, 2, 2)
-PANEL(u3, 3, 3)
-PANEL(u4, 4, 4)
-PANEL(u5, 5, 5)
-PANEL(u6, 6, 6)
-PANEL(u8, 8, 8)
+#define PANEL_OF_CODES(bits) PANEL(u##bits, bits, bits)
+LOWBIT_WHOLE_WIDTHS(PANEL_OF_CODES)
+LOWBIT_SPLIT_WIDTHS(PANEL_OF_CODES)
+PANEL_OF_CODES(8)
 PANEL(c4, 4, DOT_ENTRY_BITS)
 PANEL(c4_wide, 4, CRUMB_WIDE_BITS)
 

@@ -7,7 +7,7 @@
 #include "cpu/lowbit/linear.h"
 
 SIMD_INLINE bool is_split(int bits) {
-    return bits == 3 || bits == 5 || bits == 6;
+    return (int)crumb_tile_base_bits((unsigned)bits) != bits;
 }
 
 /* A shift right by n or, where n is negative, left; what crosses a byte is masked away by the caller. */
