@@ -125,10 +125,18 @@ static bool is_old(const char *driver) {
     return sscanf(driver, "%u.%u.", &year, &week) == 2 && year >= 18 && year < 23;
 }
 
+/* The generations without matrix instructions, up to Meteor Lake: 12.0 to 12.49, 12.70 and 12.71. Drivers too old to
+ * say which one it is have names for them. */
+static bool has_no_matrix(const crumb_cl_facts *f) {
+    const uint64_t architecture = f->ip_version >> 22, release = f->ip_version >> 14 & 0xff;
+    if (f->ip_version == 0) return strstr(f->name, "Iris") || strstr(f->name, "UHD");
+    return architecture < 12 || (architecture == 12 && (release < 50 || release == 70 || release == 71));
+}
+
 void crumb_cl_advise_device(const crumb_cl_facts *f, uint64_t region, char *out, size_t size) {
     *out = 0;
     if (f->vendor_id != INTEL || !f->is_gpu) return;
-    if (is_old(f->driver))
+    if (is_old(f->driver) && !has_no_matrix(f))
         snprintf(out, size,
                  "driver %.40s is too old for 2-bit matrix instructions: install a newer intel-opencl-icd "
                  "(Ubuntu 24.04 and later, or the packages of github.com/intel/compute-runtime)",

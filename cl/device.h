@@ -30,6 +30,7 @@ struct crumb_device {
     crumb_cl_program *programs; /* built so far */
     size_t n_programs;
     bool refused; /* its compiler has refused a program */
+    bool unkept;  /* programs are not kept, and it has been said */
     int n_threads;
     crumb_tuning *tuning; /* measured choices; not owned; NULL: none */
     crumb_tuning_find_fn *find_tuning;

@@ -86,6 +86,8 @@ struct crumb_plan {
     float *results;             /* [rows][width] of it, and its memory where only the op that makes it knows it */
     float *other;               /* of the value read last besides; NULL: none yet */
     uint64_t other_bytes;
+    uint16_t *narrow; /* rows that are written, as bf16; NULL: none yet */
+    uint64_t narrow_bytes;
     uint32_t n_rows, n_outputs, number;
 
     crumb_cl_commands commands;

@@ -45,7 +45,17 @@ static unsigned char *recall(const char *path, const char *key, size_t *n_binary
     return binary;
 }
 
-static void remember(const crumb_device *d, const char *path, const char *key, crumb_cl_built built) {
+/* Without it every start builds all programs again: seconds, which the user should know the reason of. */
+static void say_unkept(crumb_device *d, const char *why) {
+    char line[1200];
+    if (d->unkept || !d->log) return;
+    d->unkept = true;
+    snprintf(line, sizeof line, "%.100s: its programs are not kept, and every start builds them again: %.1000s",
+             d->label, why);
+    d->log(d->log_user, CRUMB_LOG_WARN, line);
+}
+
+static void remember(crumb_device *d, const char *path, const char *key, crumb_cl_built built) {
     size_t n_binary = 0, n_key = strlen(key) + 1;
     void *binary = *path ? crumb_cl_built_binary(built, &n_binary) : NULL;
     const size_t n = n_key + sizeof(blob_head) + n_binary;
@@ -56,11 +66,7 @@ static void remember(const crumb_device *d, const char *path, const char *key, c
         memcpy(all + n_key, &head, sizeof head);
         memcpy(all + n_key + sizeof head, binary, n_binary);
         crumb_error err = {0};
-        if (crumb_cache_write(path, all, n, &err) != CRUMB_OK && d->log) {
-            char line[1100];
-            snprintf(line, sizeof line, "programs are not kept and will be built again: %s", err.message);
-            d->log(d->log_user, CRUMB_LOG_DEBUG, line);
-        }
+        if (crumb_cache_write(path, all, n, &err) != CRUMB_OK) say_unkept(d, err.message);
     }
     free(all);
     free(binary);

@@ -183,17 +183,24 @@ static crumb_status replay(crumb_plan *p, const crumb_row *rows, uint32_t n_rows
     return CRUMB_OK;
 }
 
+/* Room that a plan keeps from the first time on. */
+static crumb_status need_room(void **room, uint64_t *room_bytes, uint64_t n_bytes, const char *what, crumb_error *err) {
+    if (n_bytes <= *room_bytes) return CRUMB_OK;
+    void *grown = realloc(*room, n_bytes);
+    if (!grown) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for %s", what);
+    *room = grown;
+    *room_bytes = n_bytes;
+    return CRUMB_OK;
+}
+
 /* Rows of a value that is bf16 on the device. */
-static crumb_status write_narrow(const crumb_plan *p, crumb_value value, const float *rows, uint64_t n,
-                                 crumb_error *err) {
-    void *memory;
-    CRUMB_TRY(crumb_calloc(n, sizeof(uint16_t), "a plan's input", &memory, err));
-    uint16_t *narrow = memory;
-    for (uint64_t i = 0; i < n; i++) narrow[i] = crumb_f32_to_bf16(rows[i]);
-    const crumb_status status =
-        crumb_cl_memory_write(p->device, crumb_cl_value_memory(p, value), narrow, n * sizeof *narrow, err);
-    free(memory);
-    return status;
+static crumb_status write_narrow(crumb_plan *p, crumb_value value, const float *rows, uint64_t n, crumb_error *err) {
+    void *room = p->narrow;
+    const uint64_t n_bytes = n * sizeof *p->narrow;
+    CRUMB_TRY(need_room(&room, &p->narrow_bytes, n_bytes, "a plan's input", err));
+    p->narrow = room;
+    for (uint64_t i = 0; i < n; i++) p->narrow[i] = crumb_f32_to_bf16(rows[i]);
+    return crumb_cl_memory_write(p->device, crumb_cl_value_memory(p, value), p->narrow, n_bytes, err);
 }
 
 crumb_status crumb_cl_plan_write(crumb_plan *p, crumb_value value, const float *rows, uint32_t n_rows,
@@ -225,14 +232,10 @@ crumb_status crumb_cl_plan_read(crumb_plan *p, crumb_value value, const float **
     *n_rows = p->n_rows ? rows_of(p, &p->values[value]) : 0;
     *out = p->results;
     if (value == p->result || *n_rows == 0) return CRUMB_OK;
-    uint64_t n_bytes = (uint64_t)*n_rows * p->values[value].width * sizeof *p->other;
-    if (n_bytes > p->other_bytes) {
-        float *grown = realloc(p->other, n_bytes);
-        if (!grown) return crumb_fail(err, CRUMB_ERR_MEMORY, "not enough memory for a plan's results");
-        p->other = grown;
-        p->other_bytes = n_bytes;
-    }
-    *out = p->other;
+    void *room = p->other;
+    const uint64_t n_bytes = (uint64_t)*n_rows * p->values[value].width * sizeof *p->other;
+    CRUMB_TRY(need_room(&room, &p->other_bytes, n_bytes, "a plan's results", err));
+    *out = p->other = room;
     CRUMB_TRY(fetch(p, value, p->other, true, err));
     widen(p, value, p->other);
     return CRUMB_OK;
@@ -274,6 +277,7 @@ void crumb_cl_plan_destroy(crumb_plan *p) {
     free(p->launches);
     free(p->next_position);
     free(p->events);
+    free(p->narrow);
     if (!is_stuck) free(p->other); /* else the device may still write there */
     free(p);
 }

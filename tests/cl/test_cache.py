@@ -21,7 +21,8 @@ class Cache(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.cache = Path(self.folder.name, "cache")
 
-    def tell(self, cache=None):
+    def tell(self, cache=None, unkept=0):
+        """What a run says; and `unkept` times, why its programs are not kept."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("CRUMB_")}
         environment["XDG_CACHE_HOME"] = str(cache or self.cache)
         done = subprocess.run([COMMAND, "run", "--device", "gpu0", "--verify", "on", "-p", "Once upon", "-n", "8",
@@ -31,6 +32,7 @@ class Cache(unittest.TestCase):
             print(done.stderr, file=sys.stderr)
             sys.exit(77)
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("every start builds them again"), unkept, done.stderr)
         return done.stdout
 
     def programs(self):
@@ -61,7 +63,7 @@ class Cache(unittest.TestCase):
         self.assertEqual(self.tell(), text)
 
     def test_no_place_for_it(self):
-        self.assertEqual(self.tell(), self.tell("/dev/null/nowhere"))
+        self.assertEqual(self.tell(), self.tell("/dev/null/nowhere", unkept=1))
 
 
 if __name__ == "__main__":

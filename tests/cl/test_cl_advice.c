@@ -87,6 +87,29 @@ static void a_device_is_told_what_it_lacks(void **state) {
     }
 }
 
+/* An old driver is all that a GPU without matrix instructions needs. */
+static void only_gpus_with_matrices_need_a_driver_for_them(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        uint64_t ip_version; /* architecture, release: 22 and 14 bits up */
+        bool told;
+    } cases[] = {
+        {"Intel(R) Arc(TM) A770 Graphics", 0, true},       {"Intel(R) Iris(R) Xe Graphics [0x9a49]", 0, false},
+        {"Intel(R) UHD Graphics 770", 0, false},           {"Tiger Lake", 12u << 22, false},
+        {"A770", 12u << 22 | 55u << 14 | 8, true},         {"Meteor Lake", 12u << 22 | 71u << 14, false},
+        {"Arrow Lake-H", 12u << 22 | 74u << 14 | 4, true}, {"B580", 20u << 22 | 1u << 14, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        crumb_cl_facts f = {.vendor_id = 0x8086, .is_gpu = 1, .unified = 1, .ip_version = cases[i].ip_version};
+        char text[320];
+        snprintf(f.driver, sizeof f.driver, "22.43.24595");
+        snprintf(f.name, sizeof f.name, "%s", cases[i].name);
+        crumb_cl_advise_device(&f, 0, text, sizeof text);
+        if (cases[i].told != (strstr(text, "2-bit matrix instructions") != NULL)) fail_msg("%s: '%s'", f.name, text);
+    }
+}
+
 /* ---- reading a system ------------------------------------------------------------------------------------------ */
 
 typedef struct tree {
@@ -174,6 +197,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_state_has_its_cause_and_remedy),
         cmocka_unit_test(a_device_is_told_what_it_lacks),
+        cmocka_unit_test(only_gpus_with_matrices_need_a_driver_for_them),
         cmocka_unit_test_setup_teardown(a_system_is_read_from_its_folders, make_tree, remove_tree),
         cmocka_unit_test_setup_teardown(the_largest_region_counts, make_tree, remove_tree),
     };
