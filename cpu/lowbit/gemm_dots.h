@@ -10,6 +10,15 @@ SIMD_INLINE vint gemm_weights(const uint8_t *panel, const int v, const int parts
     return v_load(panel + v / per_tile * GEMM_PANEL + v % per_tile * SIMD_LANES * 4);
 }
 
+/* Fetches the activations that stand where q is in the next register block, if a line begins in this step of a span,
+ * whose q are step_bytes behind those of the one before: from L2 they would come later than a core's window reaches. */
+SIMD_INLINE void gemm_fetch_next(const gemm_block *b, const int8_t *q, uint32_t step, const int step_bytes,
+                                 const int kind, const int columns) {
+    const size_t next = (size_t)columns * b->a->x.k_padded * (size_t)gemm_code_bytes(kind);
+    if (step == 0 || step * (uint32_t)step_bytes / 64 > (step - 1) * (uint32_t)step_bytes / 64)
+        _mm_prefetch((const char *)q + next, _MM_HINT_T0);
+}
+
 /* n_steps of the panel from step0 on join the accumulators, which hold them. */
 SIMD_INLINE void gemm_span(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t n_steps, const int kind,
                            const int columns, vint *acc) {
@@ -20,6 +29,7 @@ SIMD_INLINE void gemm_span(const gemm_block *b, const int8_t *q, uint32_t step0,
     for (uint32_t step = 0; step < n_steps; step += unit) { /* spans are whole units */
         UNROLL for (uint32_t u = 0; u < unit; u++, panel += parts * LINE_BYTES, q += columns * step_bytes) {
             vint weights[GEMM_VECTORS * 2];
+            gemm_fetch_next(b, q, u, columns * step_bytes, kind, columns);
             UNROLL for (int v = 0; v < GEMM_VECTORS * parts; v++) weights[v] = gemm_weights(panel, v, parts);
             UNROLL for (int i = 0; i < columns * parts; i++) gemm_part(
                 &acc[i / parts * GEMM_VECTORS], &weights[i % parts * GEMM_VECTORS], q + i * 4, kind, GEMM_VECTORS);
