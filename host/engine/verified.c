@@ -1,6 +1,7 @@
 /* What earlier runs have found out about devices' kernels, one small file each: its key, a line, its content. */
 #include "host/engine/verify.h"
 
+#include "cpu/suite.h"
 #include "host/base/cache.h"
 
 #include <inttypes.h>
@@ -36,10 +37,19 @@ static uint64_t hash_network(const crumb_network *net) {
     return hash;
 }
 
+/* What has been tuned since is other kernels, which nothing has checked in this model. */
+static uint64_t tuned(const crumb_model *m) {
+    char processor[96], target[32], source[20];
+    if (!m->tuning) return 0;
+    crumb_kernel_suite_cpu.identify(NULL, processor, target, source);
+    return crumb_tuning_digest(m->tuning, processor);
+}
+
 static void model_key(const crumb_model *m, crumb_kv_type kv_type, char key[KEY_SIZE]) {
     const crumb_device_info *d = &m->units[0].info;
-    snprintf(key, KEY_SIZE, "crumb-verified 1\n%s\n%s\n%s\n%s\n%016" PRIx64 "\n%s", m->units[0].backend->name,
-             d->detail, d->kernels, d->target, hash_network(&m->net), kv_type == CRUMB_KV_Q8 ? "cache q8\n" : "");
+    snprintf(key, KEY_SIZE, "crumb-verified 2\n%s\n%s\n%s\n%s\n%016" PRIx64 " %016" PRIx64 "\n%s",
+             m->units[0].backend->name, d->detail, d->kernels, d->target, hash_network(&m->net), tuned(m),
+             kv_type == CRUMB_KV_Q8 ? "cache q8\n" : "");
 }
 
 static void device_key(const char *backend, const char *detail, const char *kernels, char key[KEY_SIZE]) {

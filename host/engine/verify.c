@@ -17,9 +17,10 @@
 static const double tolerance = 1e-4;      /* squared error, as a part of the CPU's squares */
 static const double bf16_tolerance = 1e-2; /* where values between ops have 8 bits, and more codes become neighbours */
 
-/* Rows in a batch, in a plan that may take as many as a prompt's do, so that it has the same kernels; then one by
- * itself, behind so many keys that a GPU's work-groups divide them, and merge what they have made. */
-enum { BATCH = 5, BATCH_MOST = 512, N_ROWS = BATCH + 1, POSITION = 150, N_CTX = 160 };
+/* Rows in a batch, in a plan that may take as many as a prompt's do, so that it has the same kernels; a few in a plan
+ * of their own, as of a prompt's end, or of several sequences; then one by itself. These two stand behind so many keys
+ * that a GPU's work-groups divide them, and merge what they have made. */
+enum { BATCH = 5, BATCH_MOST = 512, FEW = 8, N_ROWS = BATCH + FEW + 1, POSITION = 142, N_CTX = 160 };
 
 /* One of the two that are compared. */
 typedef struct side {
@@ -215,7 +216,7 @@ static crumb_status run(verifier *v, side *s, size_t n_ops, uint32_t row0, uint3
                             .n_ops = n_ops,
                             .values = s->values,
                             .n_values = s->n_values,
-                            .max_rows = s == &v->gpu && n > 1 ? BATCH_MOST : n,
+                            .max_rows = s == &v->gpu && n == BATCH ? BATCH_MOST : n,
                             .max_outputs = n,
                             .kv = s->kv};
     const size_t hidden = v->m->net.hparams.hidden_size;
@@ -341,7 +342,8 @@ static crumb_status verify_layer(verifier *v, uint32_t layer) {
     CRUMB_TRY(fill_cache(v, &v->gpu, layer));
     CRUMB_TRY(fill_cache(v, &v->cpu, layer));
     CRUMB_TRY(verify_rows(v, layer, out, 0, BATCH));
-    return verify_rows(v, layer, out, BATCH, N_ROWS - BATCH);
+    CRUMB_TRY(verify_rows(v, layer, out, BATCH, FEW));
+    return verify_rows(v, layer, out, BATCH + FEW, 1);
 }
 
 static crumb_status begin_side(verifier *v, side *s) {
@@ -371,7 +373,7 @@ static crumb_status make_inputs(verifier *v) {
     for (size_t i = 0; i < N_ROWS * (size_t)h->hidden_size; i++) v->x[i] = (float)(i * 7919 % 255) / 127 - 1;
     for (uint32_t i = 0; i < N_ROWS; i++)
         v->rows[i] = (crumb_row){.token = (int32_t)((i * 7919u + 1) % h->vocab_size),
-                                 .position = i < BATCH ? i : POSITION,
+                                 .position = i < BATCH ? i : POSITION + i - BATCH,
                                  .wants_output = true};
     const crumb_kv_range range = range_of(&v->gpu, 0);
     return crumb_engine_make_past(&v->gpu.kv_params, &range, &v->past, v->err);

@@ -1,5 +1,6 @@
 #include "host/kernel/tuning.h"
 
+#include "host/base/cache.h"
 #include "host/base/file.h"
 #include "host/base/memory.h"
 
@@ -239,6 +240,35 @@ crumb_status crumb_tuning_each(crumb_tuning *t, const crumb_tuning_key *like, cr
     }
     sqlite3_finalize(s);
     return code == SQLITE_DONE ? CRUMB_OK : fail(t, "cannot be read", err);
+}
+
+typedef struct digest {
+    const char *but_device;
+    crumb_tuning_key last;
+    uint64_t hash;
+} digest;
+
+static uint64_t hash_text(uint64_t hash, const char *text) {
+    return crumb_hash(hash, text, strlen(text) + 1);
+}
+
+static bool add_best(void *user, const crumb_tuning_record *r) {
+    digest *d = user;
+    const bool best = memcmp(&d->last, &r->key, sizeof r->key) != 0;
+    d->last = r->key;
+    if (!best || strcmp(r->key.device, d->but_device) == 0) return true;
+    const uint32_t numbers[] = {r->key.m, r->key.k, r->key.n, r->key.group, r->key.act, r->key.n_threads};
+    const char *const texts[] = {r->key.device, r->key.target, r->key.source, r->key.weights, r->kernel, r->knobs};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) d->hash = hash_text(d->hash, texts[i]);
+    d->hash = crumb_hash(d->hash, numbers, sizeof numbers);
+    return true;
+}
+
+uint64_t crumb_tuning_digest(crumb_tuning *t, const char *but_device) {
+    const crumb_tuning_key any = {.act = UINT32_MAX};
+    digest d = {.but_device = but_device, .hash = CRUMB_HASH_SEED};
+    if (crumb_tuning_each(t, &any, add_best, &d, NULL) != CRUMB_OK || d.hash == CRUMB_HASH_SEED) return 0;
+    return d.hash;
 }
 
 /* ---- looking up -------------------------------------------------------------------------------------------- */

@@ -48,6 +48,9 @@ crumb_status crumb_tuning_each(crumb_tuning *t, const crumb_tuning_key *like, cr
  * and N, those of the same group first; a few rows of activations and many never stand for each other). Remembers. */
 crumb_status crumb_tuning_find(crumb_tuning *t, const crumb_tuning_key *key, crumb_tuning_record *out, bool *found,
                                crumb_error *err);
+/* A hash of what is the best for each key of all devices but one, with which changes what is found for them; 0: nothing
+ * has been measured, or it cannot be read. */
+uint64_t crumb_tuning_digest(crumb_tuning *t, const char *but_device);
 /* Removes what does not beat the best of its key, and what was measured for another text of the kernels of the same
  * device and target. */
 crumb_status crumb_tuning_prune(crumb_tuning *t, const char *device, const char *source, uint64_t *n_removed,

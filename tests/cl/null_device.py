@@ -226,7 +226,8 @@ def check(prefix, folder, device):
     most_calls = 0
     for more, kernel in (([], "dpas"), (["--kv-cache", "q8"], "dpas"), (["--target", "cl:portable"], "portable"),
                          (["--target", "cl:dp4a"], "dp4a"), (["--target", "cl:dpas-i8"], "-i8"),
-                         (["--target", "cl:dpas+exact"], "dpas"), (["--target", "cl:dpas"], "dpas")):
+                         (["--target", "cl:dpas+exact"], "dpas"), (["--target", "cl:dpas+bf16"], "bf16"),
+                         (["--target", "cl:dpas"], "dpas")):
         done, calls, found = counted(prefix, folder, device, "run", "--device", "gpu0", "--verify", "off", *more, "-n", "8",
                                      "--temp", "0", "--ignore-eos", "-v")
         assert done.returncode == 0, f"{device} {more}: {done.stderr}"
@@ -234,7 +235,7 @@ def check(prefix, folder, device):
         most_calls = max(calls, most_calls)
         assert re.search(rf"rows is .* (linear|gemv|gemm)_u2_\w*{kernel}", done.stderr), f"{device} {more}: {done.stderr}"
         on_matrix = "attention_split__dpas" in done.stderr and "attention_whole__dpas" in done.stderr
-        assert on_matrix == (kernel in ("dpas", "-i8") and more[-1:] not in (["q8"], ["cl:dpas+exact"])), f"{device} {more}"
+        assert on_matrix == (kernel in ("dpas", "-i8", "bf16") and more[-1:] not in (["q8"], ["cl:dpas+exact"])), f"{device} {more}"
     assert "device gpu0" in done.stderr, done.stderr
     check_ladder(prefix, folder, device)
     layers = 5  # of the embedded model; embedding, selecting, head and the largest logits are 6 launches at most

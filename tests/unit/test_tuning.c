@@ -144,6 +144,29 @@ static void pruning_keeps_the_best_and_other_devices(void **state) {
     crumb_tuning_close(t);
 }
 
+/* What is found changes with the best of a key, and of other devices than that of the kernels that are asked about. */
+static void the_digest_changes_with_what_is_found(void **state) {
+    (void)state;
+    crumb_tuning *t = open_database(true);
+    assert_int_equal(crumb_tuning_digest(t, "another"), 0);
+    put(t, record_of(64, 128, 1, "a", "near=64", 0.5));
+    const uint64_t first = crumb_tuning_digest(t, "another");
+    assert_int_not_equal(first, 0);
+    assert_int_equal(crumb_tuning_digest(t, "a processor"), 0);
+    put(t, record_of(64, 128, 1, "a", "near=128", 0.7)); /* no better */
+    put(t, record_of(64, 128, 1, "a", "near=64", 0.4));  /* the same once more */
+    assert_int_equal(crumb_tuning_digest(t, "another"), first);
+    put(t, record_of(64, 128, 1, "b", "", 0.3));
+    const uint64_t second = crumb_tuning_digest(t, "another");
+    assert_int_not_equal(second, first);
+    put(t, record_of(64, 256, 1, "b", "", 1));
+    assert_int_not_equal(crumb_tuning_digest(t, "another"), second);
+    crumb_tuning_close(t);
+    t = open_database(false);
+    assert_int_not_equal(crumb_tuning_digest(t, "another"), 0);
+    crumb_tuning_close(t);
+}
+
 static void overwrite(const char *text, size_t n, long at) {
     FILE *f = fopen(path, at ? "r+b" : "wb");
     assert_non_null(f);
@@ -375,6 +398,7 @@ int main(void) {
         cmocka_unit_test_setup(the_best_of_the_nearest_shape_is_found, fresh),
         cmocka_unit_test_setup(a_measurement_replaces_the_one_before, fresh),
         cmocka_unit_test_setup(pruning_keeps_the_best_and_other_devices, fresh),
+        cmocka_unit_test_setup(the_digest_changes_with_what_is_found, fresh),
         cmocka_unit_test_setup(damage_is_put_aside, fresh),
         cmocka_unit_test_setup(damage_that_many_find_is_put_aside_once, fresh),
         cmocka_unit_test_setup(a_newer_schema_is_left_alone, fresh),
