@@ -78,6 +78,21 @@ bool crumb_isa_available(crumb_isa isa) {
     return answer == YES;
 }
 
+bool crumb_core_is_intel(void) {
+    enum { UNKNOWN, NO, YES };
+    static _Atomic unsigned char known;
+    unsigned char answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (answer == UNKNOWN) {
+        uint32_t most, b, c, d;
+        answer = __get_cpuid(0, &most, &b, &c, &d) && b == signature_INTEL_ebx && c == signature_INTEL_ecx &&
+                         d == signature_INTEL_edx
+                     ? YES
+                     : NO;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == YES;
+}
+
 crumb_isa crumb_isa_best(void) {
     int isa = CRUMB_ISA_COUNT - 1;
     while (!crumb_isa_available((crumb_isa)isa)) isa--;

@@ -41,6 +41,7 @@ typedef enum crumb_isa {
 const char *crumb_isa_name(crumb_isa isa);
 bool crumb_isa_available(crumb_isa isa);                /* on this machine, by CPUID and XGETBV */
 crumb_isa crumb_isa_best(void);                         /* the highest that is available */
+bool crumb_core_is_intel(void);                         /* by CPUID */
 bool crumb_isa_parse(const char *name, crumb_isa *out); /* "avx2" */
 /* Whether code of tier `code` may run where `tier` is the tier in use. */
 bool crumb_isa_includes(crumb_isa tier, crumb_isa code);

@@ -347,6 +347,14 @@ static inline uint32_t gemv_unroll(const crumb_linear_args *a, int bits, int wid
     return can && a->knobs.unroll == 2 ? 2 : 1;
 }
 
+/* Tile-rows that a row of activations meets at once. Intel's cores get more of memory from four than from two: each
+ * stream has a prefetcher of its own that looks ahead. AMD's get less. */
+static inline int gemv_row_streams(const crumb_linear_args *a, int bits, int width) {
+    if (is_split(bits)) return gemv_streams(width, 1);
+    if (a->knobs.streams) return (int)a->knobs.streams;
+    return dot_takes_four_streams(width) && crumb_core_is_intel() ? 4 : gemv_streams(width, 1);
+}
+
 /* The streams of a pass over K, and its sums. */
 static inline void gemv_choose(const crumb_linear_args *a, const shape *s, int bits, int width,
                                const gemv_variants *variants, gemv_pass *pass) {
@@ -356,7 +364,7 @@ static inline void gemv_choose(const crumb_linear_args *a, const shape *s, int b
         pass->sums = variants->half[pass->columns - 1];
         return;
     }
-    if (pass->columns == 1 && a->knobs.streams && !is_split(bits)) pass->streams = (int)a->knobs.streams;
+    if (pass->columns == 1) pass->streams = gemv_row_streams(a, bits, width);
     pass->unroll = gemv_unroll(a, bits, width, pass);
     pass->sums = pass->unroll == 2    ? variants->unrolled[pass->streams / 2]
                  : pass->columns == 2 ? variants->any[GEMV_TWO_COLUMNS]
