@@ -105,7 +105,7 @@ class Tune(CommandTest):
         now = {(r["kernel"], r["knobs"]): r for r in self.exported()}
         self.assertEqual(len(now), len(kept) + max(done["measured"] - 1, 0))
         again = [r for r in kept if now[r["kernel"], r["knobs"]] != r]
-        self.assertTrue(all(r["ratio"] == 1 or now[r["kernel"], r["knobs"]]["rounds"] == 25 for r in again), again)
+        self.assertTrue(all(r["ratio"] == 1 or now[r["kernel"], r["knobs"]]["rounds"] > r["rounds"] for r in again), again)
 
     def test_what_leads_is_measured_once_more(self):
         self.tune(*SHAPE, "--op", "gemv", "--fraction", "0.05")
