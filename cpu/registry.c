@@ -70,11 +70,19 @@ bool crumb_cpu_kernel_finds_activations(const crumb_cpu_kernel *kernel, crumb_is
     return !own || own == crumb_cpu_interleave_select(isa);
 }
 
+/* A GEMV folds the sums of a group for each row of activations by itself, so where groups are short the GEMM is faster
+ * for fewer rows than max_n says, which holds for scales per row. */
+static uint32_t most_rows(const crumb_cpu_kernel *kernel, const crumb_matrix *w) {
+    if (kernel->op != CRUMB_CPU_GEMV || kernel->max_n <= 4 || w->group >= w->k) return kernel->max_n;
+    return w->group >= 128 ? 4 : 3;
+}
+
 static bool fits(const crumb_cpu_kernel *kernel, const crumb_matrix *w, crumb_act_quant act, uint32_t n,
                  crumb_isa isa) {
     if (kernel->layout ? !(kernel->layout->indexed && w->indexed) : w->indexed) return false;
     if (!crumb_isa_includes(isa, kernel->isa) || !(kernel->acts >> act & 1)) return false;
-    return n <= kernel->max_n && crumb_cpu_kernel_finds_activations(kernel, isa) && crumb_cpu_kernel_takes(kernel, w);
+    return n <= most_rows(kernel, w) && crumb_cpu_kernel_finds_activations(kernel, isa) &&
+           crumb_cpu_kernel_takes(kernel, w);
 }
 
 const crumb_cpu_kernel *crumb_cpu_kernel_select(const crumb_matrix *w, crumb_act_quant act, uint32_t n, crumb_isa isa) {
