@@ -2,7 +2,7 @@
 """Prints crumb's speed beside its peers': same weights, same threads, shipped defaults, in one run.
 
 usage: tools/compare-peers.py [--build FOLDER] [--rounds N] [--threads N] [--json FILE] [--only CASE] [--avx2]
-                              [--openvino] [--peer NAME:TYPE=FOLDER]...
+                              [--target TARGET] [--openvino] [--peer NAME:TYPE=FOLDER]...
 
 The programs take turns, and who begins changes every round, so that a machine whose speed drifts treats all alike; a
 figure is the median of its rounds, a ratio the median of the rounds' ratios with their range. llama.cpp is the one of
@@ -12,7 +12,7 @@ file of TYPE from the same weights (ik_llama.cpp:IQ2_BN, bitnet.cpp:I2_S). With 
 more case, which OpenVINO GenAI reads too: that of tests/deps.lock (85 MB, installed in the user's cache), or of the
 Python that CRUMB_OPENVINO_PYTHON names. "least" is what the first release asks of crumb, "aim" what its CPU kernels
 are to reach on a processor with VNNI. With --avx2 crumb and llama.cpp use plain AVX2 on any processor, and the aims
-are those for it. Nothing else should run meanwhile: the load average is printed with the table. About 5 minutes, and 2
+are those for it; with --target crumb alone is held to a tier (cpu:avxvnni), and its peers to nothing. Nothing else should run meanwhile: the load average is printed with the table. About 5 minutes, and 2
 more with each peer.
 """
 import argparse
@@ -133,7 +133,7 @@ def measure_speed(case, path, peers, a):
     def flags(file):
         return [*asked(file), "-r", "1", "-o", "json"]
 
-    forced = ["--target", "cpu:avx2"] if a.avx2 else []
+    forced = ["--target", a.target] if a.target else []
     commands = [("crumb", [str(a.build / "crumb"), "bench", *flags(path), *forced]),
                 ("llama.cpp", peer_models.llama("llama-bench", *flags(path)))]
     for peer in peers:
@@ -214,9 +214,13 @@ def parse():
     p.add_argument("--json", type=Path)
     p.add_argument("--only", choices=[c.name.split("-")[0] for c in CASES])
     p.add_argument("--avx2", action="store_true")
+    p.add_argument("--target")
     p.add_argument("--openvino", action="store_true")
     p.add_argument("--peer", type=read_peer, action="append", default=[])
     a = p.parse_args()
+    if a.avx2 and a.target:
+        p.error("--avx2 is a target for both; --target would be another for crumb")
+    a.target = "cpu:avx2" if a.avx2 else a.target
     if a.openvino and a.avx2:
         p.error("--openvino: OpenVINO chooses its instructions itself, so that --avx2 would not be for it")
     return a
@@ -246,6 +250,7 @@ def main():
             os.environ["GGML_BACKEND_PATH"] = str(peer_models.llama_library("haswell"))
         report["llama.cpp"] = peer_models.llama_version() + (", both on plain AVX2" if a.avx2 else "")
         report["crumb"] = run([str(a.build / "crumb"), "--version"])[0].splitlines()[0]
+        report["crumb"] += f" on {a.target}" if a.target else ""
         if a.openvino:
             report["openvino"] = peer_models.openvino_version()
         print_head(report)
@@ -255,7 +260,7 @@ def main():
             path.read_bytes()  # a warm file cache
             peers = a.peer if case.name.startswith("ternary") else []
             rows = measure_speed(case, path, peers, a)
-            if case.start and not a.avx2:
+            if case.start and not a.target:
                 rows += measure_start(case, path, a)
                 report["memory"][case.name] = measure_memory(path, a)
             for row in rows:
