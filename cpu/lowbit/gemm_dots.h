@@ -19,22 +19,34 @@ SIMD_INLINE void gemm_fetch_next(const gemm_block *b, const int8_t *q, uint32_t 
         _mm_prefetch((const char *)q + next, _MM_HINT_T0);
 }
 
+/* Accumulators that a span's steps take in turns, for each column and vector of rows. A dot product of 32 bits takes 4
+ * or 5 cycles until the next one can add to its sum, and a core begins two of them a cycle: few columns' would wait. */
+SIMD_INLINE int gemm_turns(const int kind, const int columns) {
+    return gemm_sum_limit(kind) > 0 || columns > 3 ? 1 : columns == 1 ? 4 : 2;
+}
+
 /* n_steps of the panel from step0 on join the accumulators, which hold them. */
 SIMD_INLINE void gemm_span(const gemm_block *b, const int8_t *q, uint32_t step0, uint32_t n_steps, const int kind,
                            const int columns, vint *acc) {
     const int parts = gemm_parts(kind), step_bytes = 4 * gemm_code_bytes(kind);
     const uint32_t unit = gemm_unit_steps(kind);
     const uint8_t *panel = b->panel + (size_t)step0 * (size_t)parts * LINE_BYTES;
+    const int turns = gemm_turns(kind, columns), n_acc = columns * GEMM_VECTORS;
+    vint others[GEMM_REGISTER_COLUMNS * GEMM_VECTORS]; /* those of all turns but the first */
+    UNROLL for (int i = 0; i < (turns - 1) * n_acc; i++) others[i] = v_zero();
     q += (size_t)step0 * (size_t)(columns * step_bytes);
     for (uint32_t step = 0; step < n_steps; step += unit) { /* spans are whole units */
         UNROLL for (uint32_t u = 0; u < unit; u++, panel += parts * LINE_BYTES, q += columns * step_bytes) {
             vint weights[GEMM_VECTORS * 2];
             gemm_fetch_next(b, q, u, columns * step_bytes, kind, columns);
             UNROLL for (int v = 0; v < GEMM_VECTORS * parts; v++) weights[v] = gemm_weights(panel, v, parts);
+            const int turn = (int)u % turns;
+            vint *sums = turn ? others + (turn - 1) * n_acc : acc;
             UNROLL for (int i = 0; i < columns * parts; i++) gemm_part(
-                &acc[i / parts * GEMM_VECTORS], &weights[i % parts * GEMM_VECTORS], q + i * 4, kind, GEMM_VECTORS);
+                &sums[i / parts * GEMM_VECTORS], &weights[i % parts * GEMM_VECTORS], q + i * 4, kind, GEMM_VECTORS);
         }
     }
+    UNROLL for (int i = 0; i < (turns - 1) * n_acc; i++) acc[i % n_acc] = v_add(acc[i % n_acc], others[i]);
 }
 
 /* What a group's sums begin with: 32-bit accumulators take the zero point and the bias along, which saves additions at
