@@ -27,6 +27,7 @@ static const double matrix_nmse = 3e-3; /* three times the largest found */
 double pair_max_nmse = 1;
 /* Values between ops in bf16 (TARGET ends with +bf16) make more of them neighbours. */
 static const token_rule bf16_rule = {.near_tie = 0.5f, .max_error = 1.0f};
+static const double bf16_nmse = 1.1e-2; /* three times the largest found, with and without matrix instructions */
 
 void pair_set_target(const char *target) {
     snprintf(pair_target, sizeof pair_target, "%.24s", target);
@@ -34,7 +35,10 @@ void pair_set_target(const char *target) {
         pair_rule = matrix_rule;
         pair_max_nmse = matrix_nmse;
     }
-    if (strstr(target, "+bf16")) pair_rule = bf16_rule;
+    if (strstr(target, "+bf16")) {
+        pair_rule = bf16_rule;
+        pair_max_nmse = bf16_nmse;
+    }
 }
 
 static void listen(void *user, crumb_log_level level, const char *message) {
