@@ -30,7 +30,9 @@ target_include_directories(crumb_cl_texts PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/ge
 target_link_libraries(crumb_cl_texts PRIVATE crumb_options)
 
 set(CRUMB_GPU_BASE host/base/cache.c host/base/error.c host/base/file.c host/base/memory.c host/base/module.c
-    host/base/process.c host/base/thread.c host/kernel/energy.c host/kernel/knob.c host/kernel/kv.c host/kernel/op.c host/kernel/rendezvous.c host/kernel/trial.c host/lowbit/blocks.c host/lowbit/index.c host/lowbit/tile.c host/lowbit/types.c)
+    host/base/process.c host/base/thread.c host/kernel/energy.c host/kernel/formats.c host/kernel/knob.c host/kernel/kv.c
+    host/kernel/op.c host/kernel/rendezvous.c host/kernel/trial.c host/lowbit/blocks.c host/lowbit/index.c host/lowbit/tile.c
+    host/lowbit/types.c)
 file(GLOB CRUMB_GPU_SOURCES CONFIGURE_DEPENDS cl/*.c)
 list(FILTER CRUMB_GPU_SOURCES EXCLUDE REGEX "/text\\.c$")
 

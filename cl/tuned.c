@@ -2,6 +2,7 @@
 
 #include "cl/program.h"
 #include "host/base/cache.h"
+#include "host/kernel/suite.h"
 #include "host/kernel/tuning.h"
 
 #include <inttypes.h>
@@ -71,7 +72,7 @@ crumb_status crumb_cl_tuned_find(const crumb_device *d, crumb_cl_linear *use, ui
     *found = false;
     if (!d->tuning || !d->find_tuning) return CRUMB_OK;
     crumb_cl_tuned_identify(d, key.device, key.target, key.source);
-    snprintf(key.weights, sizeof key.weights, "%s%u", w->codebook ? "c" : "u", w->bits);
+    crumb_kernel_weights_name(w->bits, w->codebook, false, key.weights);
     CRUMB_TRY(d->find_tuning(d->tuning, &key, &record, found, err));
     *found = *found && take(d, &record, use, n, may_fuse, out);
     if (*found) use->x = out->x;

@@ -4,6 +4,7 @@
 #include "cpu/record.h"
 
 #include "host/base/checked.h"
+#include "host/kernel/suite.h"
 #include "host/kernel/tuning.h"
 #include "scheduler/chunks.h"
 
@@ -123,8 +124,7 @@ static crumb_status apply_tuning(const crumb_recorder *r, crumb_act_quant act, c
         snprintf(key.device, sizeof key.device, "%s", d->detail);
         snprintf(key.target, sizeof key.target, "%s", crumb_isa_name(d->isa));
         snprintf(key.source, sizeof key.source, "%s", crumb_cpu_kernels_hash());
-        snprintf(key.weights, sizeof key.weights, "%s%u%s", w->codebook ? "c" : "u", w->bits,
-                 w->indexed ? " index" : "");
+        crumb_kernel_weights_name(w->bits, w->codebook, w->indexed, key.weights);
         CRUMB_TRY(crumb_tuning_find(d->tuning, &key, &record, &found, err));
         if (!found) continue;
         for (uint32_t i = many ? 0 : 1; i <= (many ? 0 : CRUMB_SMALL_N); i++) {

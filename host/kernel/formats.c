@@ -3,6 +3,7 @@
 
 #include "host/lowbit/tile.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const crumb_kernel_format crumb_kernel_formats[] = {
@@ -23,4 +24,13 @@ const crumb_kernel_format *crumb_kernel_format_find(const char *name) {
     for (size_t i = 0; i < crumb_n_kernel_formats; i++)
         if (strcmp(crumb_kernel_formats[i].name, name) == 0) return &crumb_kernel_formats[i];
     return NULL;
+}
+
+void crumb_kernel_weights_name(unsigned bits, const int8_t *codebook, bool indexed, char out[16]) {
+    char codes[8];
+    snprintf(codes, sizeof codes, "%c%u", codebook ? 'c' : 'u', bits & 0xf);
+    const char *name = codes;
+    for (size_t i = 0; codebook && i < crumb_n_kernel_formats; i++)
+        if (crumb_kernel_formats[i].codebook == codebook) name = crumb_kernel_formats[i].name;
+    snprintf(out, 16, "%.8s%s", name, indexed ? " index" : "");
 }

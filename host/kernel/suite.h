@@ -46,6 +46,9 @@ typedef struct crumb_kernel_format {
 extern const crumb_kernel_format crumb_kernel_formats[];
 extern const size_t crumb_n_kernel_formats;
 const crumb_kernel_format *crumb_kernel_format_find(const char *name); /* NULL: none */
+/* What a tuning key calls weights: "u2" whatever codes stand for, a codebook's name, since kernels take some and not
+ * others, and " index" behind it in that layout. */
+void crumb_kernel_weights_name(unsigned bits, const int8_t *codebook, bool indexed, char out[16]);
 
 typedef struct crumb_kernel_problem {
     const crumb_kernel_format *format;

@@ -12,7 +12,7 @@
 typedef struct crumb_tuning_key {
     char device[96], target[32]; /* "AMD EPYC", "avx2" */
     char source[20];             /* hash of the kernels' text */
-    char weights[12];            /* "u2", "c4"; with " index" in that layout */
+    char weights[16];            /* "u2", "mxfp4": crumb_kernel_weights_name */
     uint32_t m, k, n, group;     /* of the layer; group as of its matrix */
     uint32_t act;                /* crumb_act_quant */
     uint32_t n_threads;

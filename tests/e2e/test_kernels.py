@@ -41,6 +41,10 @@ class Kernels(CommandTest):
         self.assertGreater(done["run"], 2)
         self.assertEqual(done["run"] + done["skipped"], len(done["kernels"]))
         self.assertTrue(all(row["values"] > 0 for row in done["kernels"] if row["verdict"] == "ok"))
+        given = ["--op", "gemv", "--bits", "2"]
+        every = json.loads(self.succeeds("kernels", "test", "--json", *given, "--shape", "17x96x1", "--group", "16").stdout)
+        self.assertGreater(every["unasked"], 0)  # the papers' take no groups of 16
+        self.assertEqual(every["run"] + every["skipped"] + every["unasked"], len(self.listed(*given)))
         text = self.succeeds("kernels", "test", "--filter", "gemm_u1_i8__ref", "--shape", "17x96x1", "--seed", "7").stdout
         self.assertRegex(text, r"(?s)^seed 7\n.*gemm_u1_i8__ref +ok .*\n1 kernels compared in \d+ values: 0 failed")
         self.fails(1, "kernels", "test", "--filter", "no such kernel", says="no kernel was tested")

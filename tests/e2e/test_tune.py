@@ -129,6 +129,18 @@ class Tune(CommandTest):
         some = json.loads(self.tune(*SHAPE, "--op", "gemv", "--fraction", "0.1", "--json").stdout)
         self.assertLess(some["candidates"], 80)
 
+    def test_codebooks_have_keys_of_their_own(self):
+        """On AVX2 kernels take one codebook and not another: what was found for one would be asked of the other."""
+        for bits in ("iq4_nl", "mxfp4"):
+            done = json.loads(self.tune("--bits", bits, "--group", 32, "--shape", "256x512x1", "-t", 1, "--op", "gemv", "--target", "cpu:avx2",
+                                        "--fraction", "0.1", "--json").stdout)
+            self.assertEqual(done["measured"], done["candidates"])
+        kernels = {r["weights"]: set() for r in self.exported()}
+        self.assertEqual(set(kernels), {"iq4_nl", "mxfp4"})
+        for r in self.exported():
+            kernels[r["weights"]].add(r["kernel"])
+        self.assertEqual({w for w in kernels if "gemv_c4_i8__avx2" in kernels[w]}, {"mxfp4"}, kernels)
+
     def test_import_verifies(self):
         self.tune(*SHAPE, "--op", "gemv", "--fraction", "0.05")
         self.tune("--shape", "64x512x1,64x512x60", "--bits", "1.58,8", "--fraction", "0.01", "--budget", "100s")

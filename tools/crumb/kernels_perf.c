@@ -230,7 +230,8 @@ static void add_time(void *user, const kernels_plans_time *t) {
 
 /* Warm, what they move may come from a cache: its share of what memory gives can be above 100. */
 static crumb_status time_plans(const perf_state *p, size_t *n_timed, crumb_error *err) {
-    for (size_t i = 0, n = 0; i < p->choice.suite->n_kernels() && !cli_interrupted(NULL); i++) {
+    size_t n = 0;
+    for (size_t i = 0; i < p->choice.suite->n_kernels() && !cli_interrupted(NULL); i++) {
         const crumb_kernel_info info = kernels_info(&p->choice, i);
         if (!info.in_plans || !kernels_timed(&p->choice, &info)) continue;
         if (!p->entries && n++ == 0)
@@ -240,6 +241,8 @@ static crumb_status time_plans(const perf_state *p, size_t *n_timed, crumb_error
         CRUMB_TRY(kernels_plans_perf(&p->choice, i, p->entries ? add_time : print_time, p->entries, err));
         ++*n_timed;
     }
+    if (n && !p->choice.options->cold)
+        cli_print("limit -: from caches as it is warm; --cold times it from memory as well, and says what is full\n");
     return CRUMB_OK;
 }
 

@@ -26,8 +26,8 @@ typedef struct test_state {
     kernels_choice choice;
     uint64_t seed;
     uint64_t n_compared;
-    size_t n_run, n_skipped, n_failed;
-    cJSON *entries; /* NULL: text */
+    size_t n_run, n_skipped, n_failed, n_unasked; /* unasked: they take none of the chosen problems */
+    cJSON *entries;                               /* NULL: text */
 } test_state;
 
 /* What a problem has besides its shape: each shape and group is tested with what has had the fewest so far. Two levels
@@ -173,7 +173,10 @@ static crumb_status test_all(test_state *t, crumb_error *err) {
         uint64_t n_values;
         char failure[FAILURE_BYTES];
         CRUMB_TRY(kernels_test_one(&t->choice, i, t->seed, &n_values, failure, err));
-        if (n_values == 0) continue; /* none of the problems is for it */
+        if (n_values == 0) {
+            t->n_unasked++;
+            continue;
+        }
         t->n_run++;
         t->n_failed += *failure != 0;
         t->n_compared += n_values;
@@ -190,14 +193,17 @@ crumb_status kernels_choose_tests(const cli_options *options, kernels_choice *ou
 
 static crumb_status print_summary(const test_state *t, cJSON *document, crumb_error *err) {
     if (!document) {
-        cli_print("%zu kernels compared in %llu values: %zu failed; %zu skipped, which this %s cannot run\n", t->n_run,
-                  (unsigned long long)t->n_compared, t->n_failed, t->n_skipped,
-                  kernels_gpu_backend(t->choice.options) ? "device" : "machine");
+        cli_print(
+            "%zu kernels compared in %llu values: %zu failed; %zu skipped, which this %s cannot run; %zu that take "
+            "none of the chosen problems\n",
+            t->n_run, (unsigned long long)t->n_compared, t->n_failed, t->n_skipped,
+            kernels_gpu_backend(t->choice.options) ? "device" : "machine", t->n_unasked);
         return CRUMB_OK;
     }
     json_add_u64(document, "seed", t->seed);
     json_add_u64(document, "run", t->n_run);
     json_add_u64(document, "skipped", t->n_skipped);
+    json_add_u64(document, "unasked", t->n_unasked);
     json_add_u64(document, "failed", t->n_failed);
     return json_print(document, false, "\n", err);
 }

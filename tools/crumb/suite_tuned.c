@@ -42,10 +42,12 @@ static crumb_status read_database(const suite_state *s, tuned_list *list, crumb_
 static bool problem_of(const suite_state *s, const crumb_tuning_record *r, crumb_kernel_problem *p, size_t *kernel) {
     const crumb_kernel_suite *suite = s->choice.suite;
     const crumb_tuning_key *key = &r->key;
-    const char *layout = strstr(key->weights, " index") ? "index" : "tile";
+    const bool indexed = strstr(key->weights, " index") != NULL;
     for (size_t i = 0; i < crumb_n_kernel_formats; i++) {
         const crumb_kernel_format *f = &crumb_kernel_formats[i];
-        if (f->bits != strtoul(key->weights + 1, NULL, 10) || (f->codebook != NULL) != (*key->weights == 'c')) continue;
+        char weights[sizeof key->weights];
+        crumb_kernel_weights_name(f->bits, f->codebook, indexed, weights);
+        if (strcmp(weights, key->weights) != 0) continue;
         *p = (crumb_kernel_problem){.format = f,
                                     .m = key->m,
                                     .k = key->k,
@@ -53,7 +55,8 @@ static bool problem_of(const suite_state *s, const crumb_tuning_record *r, crumb
                                     .group = key->group == crumb_round_up(key->k, 32) ? 0 : key->group,
                                     .act = (crumb_act_quant)key->act};
         const size_t standard = kernels_chosen(&s->choice, p);
-        if (standard == SIZE_MAX || strcmp(kernels_info(&s->choice, standard).layout, layout) != 0) continue;
+        if (standard == SIZE_MAX || strcmp(kernels_info(&s->choice, standard).layout, indexed ? "index" : "tile") != 0)
+            continue;
         for (size_t j = 0; j < suite->n_kernels(); j++) {
             *kernel = j;
             if (strcmp(kernels_info(&s->choice, j).name, r->kernel) == 0) return kernels_takes(&s->choice, j, p);

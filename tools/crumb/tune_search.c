@@ -342,8 +342,7 @@ static void make_key(tuner *t) {
     const size_t standard = kernels_chosen(t->choice, p);
     t->choice->suite->identify(t->choice->machine, t->key.device, t->key.target, t->key.source);
     t->layout = standard == SIZE_MAX ? "" : kernels_info(t->choice, standard).layout;
-    snprintf(t->key.weights, sizeof t->key.weights, "%s%u%s", p->format->codebook ? "c" : "u", p->format->bits,
-             strcmp(t->layout, "index") == 0 ? " index" : "");
+    crumb_kernel_weights_name(p->format->bits, p->format->codebook, strcmp(t->layout, "index") == 0, t->key.weights);
     t->key.m = p->m;
     t->key.k = p->k;
     t->key.n = p->n;
