@@ -112,6 +112,7 @@ typedef void crumb_linear_fn(const crumb_linear_args *args);
 typedef struct crumb_cpu_layout {
     const char *name;
     bool indexed;  /* the index layout */
+    bool halves;   /* of a papers' kernel: it takes groups of 16, half of a block's K, too */
     uint32_t rows; /* of a block: a kernel's tile0 and tile1 (but for the last) are multiples of rows / 16 */
     /* Whether it can hold a matrix of the width that the kernel's row names; NULL: any. */
     bool (*takes)(const crumb_matrix *w);

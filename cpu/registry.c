@@ -44,7 +44,8 @@ bool crumb_cpu_kernel_takes(const crumb_cpu_kernel *kernel, const crumb_matrix *
     if (kernel->bits != w->bits) return false;
     if (w->bits == 0) return kernel->dense_type == w->type;
     if (w->k > CRUMB_LINEAR_MAX_K) return false;
-    const bool plain = w->group % CRUMB_TILE_K == 0 && !w->super_group;
+    const bool halves = kernel->layout && kernel->layout->halves;
+    const bool plain = w->group % (CRUMB_TILE_K / (halves ? 2 : 1)) == 0 && !w->super_group;
     if (kernel->rank < 0 && !plain) return false; /* the papers' */
     if (kernel->layout && kernel->layout->takes && !kernel->layout->takes(w)) return false;
     if (!w->codebook || !kernel->codebook_range) return !w->codebook == !kernel->codebook_range;

@@ -59,8 +59,15 @@ static void prepare(const crumb_linear_args *args, void *prepared) {
     }
 }
 
+/* Words of 3 bits hold 32 codes, whose groups are not divided. */
+static bool takes(const crumb_matrix *w) {
+    return w->bits != 3 || w->group % CRUMB_TILE_K == 0;
+}
+
 const crumb_cpu_layout crumb_layout_qigen = {.name = "blocks on the Z curve, [M/32][b*K/32][m32] words in each",
+                                             .halves = true,
                                              .rows = CRUMB_QIGEN_STRIP,
+                                             .takes = takes,
                                              .packed_bytes = packed_bytes,
                                              .pack = pack,
                                              .prepared_bytes = prepared_bytes,

@@ -194,7 +194,8 @@ SIMD_INLINE void tmac_run_step(const crumb_linear_args *a, const shape *s, const
                                const tmac_method how) {
     const tmac_step step = tmac_step_of(a->w, ts, at, row, how);
     const uint8_t *from = row + ts->tables_offset + (size_t)at * TMAC_TABLES * ts->table_bytes;
-    /* each of a tree's three roundings adds a quarter on average, for every bit */
+    /* Each of a tree's three roundings adds a quarter on average, for every bit. The paper does not speak of it; its
+     * authors' code subtracts such a bias too. */
     const float rounding = how.averaged ? 0.75f * (float)(((1 << bits) - 1) * (int)ts->group_steps) : 0.0f;
     vint tables[TMAC_TABLES];
     if (how.quantized)

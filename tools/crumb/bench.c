@@ -23,7 +23,6 @@ typedef struct bench_state {
     crumb_session *session;
     int32_t *tokens; /* as many as the longest context */
     uint64_t *samples_ns;
-    double roof[1025]; /* GB/s by number of threads; 0: not measured yet */
     size_t n_printed;
     char energy_note[sizeof((crumb_engine_energy *)NULL)->missing]; /* printed last */
 } bench_state;
@@ -90,13 +89,12 @@ static crumb_status time_test(bench_state *b, const bench_test *test, bench_resu
     return CRUMB_OK;
 }
 
-/* Of the processor's memory; what bounds a GPU is not measured yet. */
-static double roof(bench_state *b, int n_threads) {
+/* GB/s of the processor's memory; what bounds a GPU is not measured yet. 0: unknown. */
+static double roof(const bench_state *b, const bench_result *r) {
     crumb_model_info info;
     crumb_model_get_info(b->model, &info);
-    if (strcmp(info.backend, "cpu") != 0) return 0;
-    if (b->roof[n_threads] == 0) b->roof[n_threads] = cli_probe_read_bandwidth(n_threads, b->options->cpu_kind);
-    return b->roof[n_threads];
+    return r->n_gen && strcmp(info.backend, "cpu") == 0 ? cli_probe_read_bandwidth(r->n_threads, b->options->cpu_kind)
+                                                        : 0;
 }
 
 static crumb_status make_tokens(bench_state *b, int64_t n, crumb_error *err) {
@@ -126,13 +124,14 @@ static crumb_status run_test(bench_state *b, const bench_test *test, bench_resul
     params.n_threads = params.n_threads_batch = r.n_threads;
     r.kv_type = params.kv_type;
     CRUMB_TRY(make_tokens(b, n_ctx, err));
+    const double roof_before = roof(b, &r);
     CRUMB_TRY(crumb_session_create(b->model, &params, &b->session, err));
     crumb_status status = time_test(b, test, &r, err);
     if (status == CRUMB_OK && b->options->explain) cli_explain(b->session);
     crumb_session_destroy(b->session);
     b->session = NULL;
     CRUMB_TRY(status);
-    if (r.n_gen) r.roof_gb_s = roof(b, r.n_threads);
+    r.roof_gb_s = cli_probe_halfway(roof_before, roof(b, &r));
     if (*r.energy.missing && strcmp(b->energy_note, r.energy.missing) != 0) {
         snprintf(b->energy_note, sizeof b->energy_note, "%s", r.energy.missing);
         cli_note("%s", b->energy_note);

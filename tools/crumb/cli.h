@@ -128,5 +128,7 @@ cli_sample_fn cli_sample_step; /* `user` is a crumb_probe: a step of a plan */
 /* GB/s that n_threads threads (0: one per core) together read from memory on cores of a kind: the roof of decoding.
  * Takes a few tenths of a second; 0 when there is too little memory to tell. */
 double cli_probe_read_bandwidth(int n_threads, const char *cpu_kind);
+/* Between what it was before something was timed and after it, since machines drift; 0 stands for unknown. */
+double cli_probe_halfway(double before, double after);
 
 #endif

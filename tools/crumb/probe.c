@@ -44,3 +44,7 @@ double cli_probe_read_bandwidth(int n_threads, const char *cpu_kind) {
     crumb_probe_destroy(probe);
     return cli_median(passes, READ_PASSES);
 }
+
+double cli_probe_halfway(double before, double after) {
+    return before > 0 && after > 0 ? (before + after) / 2 : before + after;
+}

@@ -132,6 +132,7 @@ static int run_all(run_state *r, crumb_error *err) {
     if (prepare(r, err) != CRUMB_OK) return cli_fail(err);
     run_print_header(r);
     if (r->options->json && run_print_json_start(r, err) != CRUMB_OK) return cli_fail(err);
+    r->roof_before = run_roof(r);
     r->began_ns = crumb_now_ns();
     crumb_status status = r->chats ? run_chat(r, err) : continue_text(r, err);
     if (status == CRUMB_ERR_INTERRUPTED) r->end = RUN_INTERRUPTED;

@@ -24,6 +24,7 @@ typedef struct run_state {
     char *answer;   /* what was generated since n_answer was 0, where the run chats */
     size_t n_answer, answer_capacity;
     uint64_t began_ns;
+    double roof_before; /* GB/s of the processor's memory before anything was evaluated; 0: not measured */
     run_end end;
 } run_state;
 
@@ -55,6 +56,8 @@ crumb_status run_put_token(run_state *r, int32_t token, crumb_error *err);
 /* Completes what is shown so far: a character that was cut off, and a newline. */
 crumb_status run_end_text(run_state *r, crumb_error *err);
 extern const char *const run_end_names[];
+/* GB/s that the processor's memory gives now, with --roofline; else 0. */
+double run_roof(const run_state *r);
 /* The last newline, the footer, and what --explain tells. */
 crumb_status run_finish(run_state *r, crumb_error *err);
 

@@ -174,6 +174,11 @@ crumb_status run_end_text(run_state *r, crumb_error *err) {
     return CRUMB_OK;
 }
 
+double run_roof(const run_state *r) {
+    const bool probes = r->options->roofline && strcmp(r->info.backend, "cpu") == 0;
+    return probes ? cli_probe_read_bandwidth((int)r->options->n_threads, r->options->cpu_kind) : 0;
+}
+
 crumb_status run_finish(run_state *r, crumb_error *err) {
     double total_ms = (double)(crumb_now_ns() - r->began_ns) / 1e6;
     crumb_status status = run_end_text(r, err);
@@ -181,8 +186,7 @@ crumb_status run_finish(run_state *r, crumb_error *err) {
     crumb_session_get_stats(r->session, &stats);
     double rate =
         stats.decode_ms > 0 ? (double)r->info.decode_bytes * (double)stats.n_decode / stats.decode_ms / 1e6 : 0;
-    bool probes = r->options->roofline && r->end != RUN_OUTPUT && strcmp(r->info.backend, "cpu") == 0;
-    double roof = probes ? cli_probe_read_bandwidth((int)r->options->n_threads, r->options->cpu_kind) : 0;
+    double roof = r->end != RUN_OUTPUT ? cli_probe_halfway(r->roof_before, run_roof(r)) : 0;
     if (r->options->json && status == CRUMB_OK) status = print_json_end(r, &stats, rate, roof, err);
     if (!cli_flush() || r->options->quiet) return status; /* a reader that went away wants no footer */
     if (r->end == RUN_CONTEXT)
