@@ -40,11 +40,12 @@ static crumb_cl_rung rung_of(const crumb_cl_facts *f, char *why, size_t size) {
     return sub_group ? CRUMB_CL_DPAS : f->has_dot_product ? CRUMB_CL_DP4A : CRUMB_CL_PORTABLE;
 }
 
-/* What is to be tried where *rung's kernels compute wrongly: of the highest the same without 16-bit floats on matrix
- * instructions, which may be what is wrong, then the next whose kernels the device may have; false below the lowest. */
+/* What is to be tried where *rung's kernels compute wrongly: of those with matrix instructions the same without 16-bit
+ * floats on them, which may be what is wrong, then the next whose kernels the device may have; false below the lowest.
+ */
 static bool step_down(const crumb_cl_facts *f, crumb_cl_rung *rung, bool *exact) {
     if (*rung == CRUMB_CL_PORTABLE) return false;
-    *exact = *rung == CRUMB_CL_DPAS && !*exact;
+    *exact = *rung >= CRUMB_CL_DPAS_I8 && !*exact;
     if (*exact) return true;
     *rung = (crumb_cl_rung)(*rung - 1);
     if (*rung == CRUMB_CL_DP4A && !f->has_dot_product) *rung = CRUMB_CL_PORTABLE;

@@ -120,10 +120,11 @@ crumb_status crumb_cl_launch_end(crumb_cl_builder *b, size_t groups, size_t loca
     size_t row_groups = row_dim == CRUMB_CL_NO_DIM ? 1 : crumb_div_up(crumb_cl_most_rows(b->r), tokens);
     l->row_dim = row_dim;
     l->tokens = tokens;
-    l->n_dims = row_dim == CRUMB_CL_NO_DIM ? 1 : (uint8_t)(row_dim + 1);
+    const int group_dim = row_dim == 0;
+    l->n_dims = row_dim == CRUMB_CL_NO_DIM ? 1 : row_dim == 2 ? 3 : 2;
     for (int i = 0; i < 3; i++) {
         l->local[i] = i == 0 ? local : 1;
-        l->groups[i] = i == row_dim ? row_groups : i == 0 ? groups : 1;
+        l->groups[i] = i == row_dim ? row_groups : i == group_dim ? groups : 1;
     }
     return CRUMB_OK;
 }

@@ -55,7 +55,8 @@ void crumb_cl_arg_matrix(crumb_cl_builder *b, const crumb_matrix *w);
 /* The rows of a part's matrix up to the last that it computes: all that the device needs to have. */
 crumb_matrix crumb_cl_part_matrix(const crumb_linear_part *part);
 void crumb_cl_arg_codebook(crumb_cl_builder *b, const crumb_matrix *w);
-/* Work-groups in dimension 0, and one dimension for rows (CRUMB_CL_NO_DIM: none) of which a group takes `tokens`. */
+/* One dimension for rows (CRUMB_CL_NO_DIM: none), of which a work-group takes `tokens`, and `groups` in dimension 0, or
+ * in 1 where 0 is the rows'. Local size along dimension 0. */
 crumb_status crumb_cl_launch_end(crumb_cl_builder *b, size_t groups, size_t local, uint8_t row_dim, uint32_t tokens);
 
 /* A launch of CLBlast's. */

@@ -109,7 +109,7 @@ static crumb_status record_parts(crumb_cl_recorder *r, const crumb_op *op, uint3
         arg_part(&b, &parts[i], gated ? gated->gated.out : parts[i].out);
         if (!gated || i == 0) groups += crumb_div_up(parts[i].m1 - parts[i].m0, rows);
     }
-    return crumb_cl_launch_end(&b, groups, kernel->local_size, 1, kernel->tokens);
+    return crumb_cl_launch_end(&b, groups, kernel->local_size, 0, kernel->tokens);
 }
 
 crumb_status crumb_cl_record_dense(crumb_cl_recorder *r, const crumb_op *op, uint32_t first, uint32_t n,

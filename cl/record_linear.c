@@ -315,7 +315,7 @@ static crumb_status record_parts(crumb_cl_recorder *r, const crumb_op *op, uint3
         arg_part(&b, &parts[i], gated ? gated->gated.out : parts[i].out);
         if (!gated || i == 0) groups += crumb_div_up(tiles_of(&parts[i]), kernel->tiles);
     }
-    return crumb_cl_launch_end(&b, groups, kernel->local_size, 1, kernel->tokens);
+    return crumb_cl_launch_end(&b, groups, kernel->local_size, 0, kernel->tokens);
 }
 
 static crumb_status record_float_tiles(crumb_cl_recorder *r, const crumb_op *op, const crumb_linear_part *part,
@@ -339,7 +339,7 @@ static crumb_status record_float_tiles(crumb_cl_recorder *r, const crumb_op *op,
     crumb_cl_arg_i32(&b, w->sub);
     crumb_cl_arg_value(&b, op->linear.add);
     arg_part(&b, part, part->out);
-    return crumb_cl_launch_end(&b, tiles_of(part), CRUMB_TILE_ROWS * SLICES, 1, tokens);
+    return crumb_cl_launch_end(&b, tiles_of(part), CRUMB_TILE_ROWS * SLICES, 0, tokens);
 }
 
 /* ---- the op -------------------------------------------------------------------------------------------------- */

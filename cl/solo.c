@@ -216,7 +216,7 @@ static crumb_status run_linear(const crumb_cl_solo *s, const crumb_cl_variant *v
     char options[CRUMB_CL_LINEAR_OPTIONS_MAX];
     args a = {.d = s->d};
     const size_t tiles = crumb_div_up(use->w->m, CRUMB_TILE_ROWS);
-    const size_t groups[2] = {crumb_div_up(tiles, v->kernel.tiles), crumb_div_up(s->trial->params.n, v->kernel.tokens)};
+    const size_t groups[2] = {crumb_div_up(s->trial->params.n, v->kernel.tokens), crumb_div_up(tiles, v->kernel.tiles)};
     crumb_cl_linear_program(s->d, &v->kernel, use, options);
     CRUMB_TRY(crumb_cl_kernel_create(s->d, v->kernel.file, options, v->kernel.entry, &a.call, err));
     set_linear(s, v, use, &a);

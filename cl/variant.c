@@ -1,5 +1,6 @@
 #include "cl/variant.h"
 
+#include "host/base/checked.h"
 #include "host/kernel/tuning.h"
 
 #include <stdio.h>
@@ -164,11 +165,23 @@ bool crumb_cl_variant_make(const crumb_cl_kernel *row, const char *text, crumb_c
     return allowed(out);
 }
 
+/* gemm.cl fetches nothing ahead in groups: a variant that says otherwise than its row is the same program. */
+static bool says_ahead(const crumb_cl_variant *v) {
+    size_t n;
+    const crumb_cl_kernel *rows = crumb_cl_kernels(&n);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].name, v->kernel.name) == 0)
+            return option_of(rows[i].options, "AHEAD", 0) != option_of(v->options, "AHEAD", 0);
+    return false;
+}
+
 bool crumb_cl_variant_fits(const crumb_cl_variant *v, const crumb_cl_linear *use, const crumb_cl_target *target) {
     enum { HALVES_SIZE = 64 }; /* TOKENS * SLICES where sums are of half a block: local memory is declared for them */
     const uint32_t group = use->act == CRUMB_ACT_GROUP ? use->act_group : use->w->group;
     if (group == 16 && v->kernel.form == CRUMB_CL_PLAIN &&
         v->kernel.tokens * (v->kernel.local_size / CRUMB_TILE_ROWS) > HALVES_SIZE)
+        return false;
+    if (v->kernel.form == CRUMB_CL_GEMM && group < crumb_round_up(use->w->k, CRUMB_TILE_K) && says_ahead(v))
         return false;
     return crumb_cl_linear_fits(&v->kernel, use, target);
 }

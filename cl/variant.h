@@ -1,11 +1,13 @@
 /* A kernel of the registry with other parameters than its row has: what `crumb tune` searches. They change its speed
  * and not its results, and are written as "slices=4 tiles=8 fused=1":
  *
- *     tokens, slices, tiles   -D options of linear.cl: rows of activations, parts of K and tile-rows of a work-group
- *     tn, step                of gemv.cl, gemm.cl: tile-rows of a sub-group; of gemv.cl: 32-blocks that are loaded
- * together tm, across, ahead       of gemm.cl: blocks of 8 rows of activations of a sub-group, sub-groups of a
- * work-group that take other tile-rows, steps that are fetched ahead; slices with across=1 registers               per
- * thread, 128 or 256; Intel's GPUs alone fused                   1: quantizes activations itself, in the same launch
+ * - tokens, slices, tiles: -D options of linear.cl, rows of activations, parts of K and tile-rows of a work-group
+ * - tn, step: of gemv.cl and gemm.cl, tile-rows of a sub-group; of gemv.cl, 32-blocks that are loaded together
+ * - tm, across: of gemm.cl, blocks of 8 rows of activations of a sub-group, and sub-groups of a work-group that take
+ *   other tile-rows; it has slices with across=1 alone
+ * - ahead: of gemm.cl, steps that are fetched ahead; nothing is in groups, where it is no knob
+ * - registers: per thread, 128 or 256, on Intel's GPUs alone
+ * - fused: 1: quantizes activations itself, in the same launch
  */
 #ifndef CRUMB_CL_VARIANT_H
 #define CRUMB_CL_VARIANT_H

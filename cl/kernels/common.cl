@@ -47,6 +47,10 @@ typedef struct {
 
 #define ROWS_OF(batch)            ((global const crumb_row *)((batch) + 1))
 #define N_OF(batch, on_outputs)   ((on_outputs) ? (batch)->n_outputs : (batch)->n_rows)
+/* Linear layers' work-groups: blocks of rows of activations, times parts of the weights. Devices start those along
+ * dimension 0 first, so that blocks that read the same weights run together, and memory brings weights once. */
+#define ROW_BLOCK                 get_group_id(0)
+#define WEIGHTS_BLOCK             get_group_id(1)
 #define NO_OUTPUT                 0xffffffffu
 #define TILE_ROWS                 16
 #define TILE_K                    32

@@ -10,8 +10,8 @@
  *     terms, down  OWN=0: what split.cl made with the same TYPE and TERMS. Else null
  *     the others   linear_dense.cl's
  *
- * Work-groups: (the sum of ceil((row1 - row0) / (TILES * SUB_GROUP)) of all parts, with GATED of part 0,
- * ceil(N / TOKENS)), with SPREAD=0 ceil(N / (TOKENS * 8)). Local size: SUB_GROUP * 8.
+ * Work-groups: (ceil(N / TOKENS), with SPREAD=0 ceil(N / (TOKENS * 8)); the sum of
+ * ceil((row1 - row0) / (TILES * SUB_GROUP)) of all parts, with GATED of part 0). Local size: SUB_GROUP * 8.
  * Options
  *   DENSE_PARTS, GATED common/5_dense.cl; GATED with SPREAD=1 alone
  *   -D OWN=0|1         1: with SPREAD=1 and TOKENS=1: a row is split where it is read, by sub-groups; with X_GROUP and INPUT
@@ -148,7 +148,7 @@ dense_matrix(global const crumb_batch *batch, uint on_outputs, uint k, global co
              global const float *norm, float eps, global const ushort *terms, global const float *down,
              global const crumb_result *add, DENSE_ARGS_LIST) {
     uint lane = get_local_id(0) % SUB_GROUP, group = get_local_id(0) / SUB_GROUP, n = N_OF(batch, on_outputs), row;
-    uint first = (SPREAD ? get_group_id(1) : get_group_id(1) * GROUPS + group) * TOKENS;
+    uint first = (SPREAD ? ROW_BLOCK : ROW_BLOCK * GROUPS + group) * TOKENS;
     if (first >= n) return;
     dense_part parts[DENSE_PARTS] = {DENSE_LIST};
     dense_part w = dense_part_of_group(parts, TILES * SUB_GROUP, &row);

@@ -7,7 +7,7 @@
  * least 64. scratch: X=32: TOKENS * (K'' + 4 * (scales of a row + sums of a row)) bytes; K'' = K' rounded up to 128. With
  * IN_REGISTERS=1 it is not used, x begins at a multiple of 64 bytes, its rows have whole 16 bytes, and it is finite. Behind it, with
  * SLICES > 1, 64 * TOKENS * TN * SLICES bytes; with TM=8 (2 + MINS) * 4 * TOKENS * (sums of a row).
- * Work-groups: (as linear.cl's, with TILES = TN * ACROSS; ceil(rows / TOKENS)), TOKENS = TM * 8.
+ * Work-groups: as linear.cl's, with TILES = TN * ACROSS and TOKENS = TM * 8.
  * Local size: SUB_GROUP * ACROSS * SLICES.
  *
  * Options
@@ -28,7 +28,7 @@
  *   -D ACROSS=n        sub-groups of a work-group that take other tile-rows
  *   -D SLICES=n        sub-groups of a work-group that divide K: n > 1 with ACROSS=1 and X_GROUP=0 alone, since floats of
  *                      groups are added in their order
- *   -D AHEAD=n         with SUB_GROUP=16, X_GROUP=0: how many steps ahead codes, and activations in memory, are fetched
+ *   -D AHEAD=n         with SUB_GROUP=16 and X_GROUP=0 alone: how many steps ahead codes, and activations in memory, are fetched
  *                      into L1; 0: not
  * Result: exactly cpu/kernels.h's sequence.
  *

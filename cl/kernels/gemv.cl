@@ -2,7 +2,7 @@
  * arguments. Decoding is bound by memory, so what counts is how much of the weights is on its way at any time, and how
  * little is done beside loading them: codes of 1, 2, 3, 4 and 8 bits go into the instructions as they lie.
  *
- * Work-groups: (as linear.cl's, with TILES = TN; ceil(rows / TOKENS)). Local size: SUB_GROUP * SLICES.
+ * Work-groups: as linear.cl's, with TILES = TN. Local size: SUB_GROUP * SLICES.
  * A work-group has TN tile-rows and TOKENS rows of activations. Its slices, which are sub-groups, divide K in steps;
  * their int32 sums meet in local memory, where 16 items per tile-row and row make floats of them. Sums of groups do so
  * SEGMENT blocks after the other: those of all K would leave a core room for few work-groups, or for none.
@@ -521,7 +521,7 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     part parts[PARTS] = {PART_LIST};
     activations a;
     a.n = N_OF(batch, on_outputs);
-    a.first = get_group_id(1) * TOKENS;
+    a.first = ROW_BLOCK * TOKENS;
     if (a.first >= a.n) return;
     a.last = min(a.n - a.first, (uint)TOKENS) - 1;
     a.k_padded = ROUND_UP(k, TILE_K);

@@ -25,8 +25,8 @@
  *     m           rows of w
  *     out_scale   1: none
  *
- * Work-groups: (the parts' ceil(n_tiles / TILES), one part's behind the other's; ceil(rows / TOKENS)). With GATED the
- * parts are computed together: (ceil(n_tiles / TILES) of part 0, ...). Local size: 16 * SLICES.
+ * Work-groups: (ceil(rows / TOKENS); the parts' ceil(n_tiles / TILES), one part's behind the other's). With GATED the
+ * parts are computed together: (..., ceil(n_tiles / TILES) of part 0). Local size: 16 * SLICES.
  * A group takes TILES tile-rows one after the other for TOKENS rows of activations. A slice is 16 items, one per row of
  * a tile; slices divide K among them.
  *
@@ -388,7 +388,7 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
        int mul, int sub, global const crumb_result *add, local int *scratch, PART_ARGS_LIST) {
     local stage stages[X_GROUP ? 2 : 1];
     local char entries[16];
-    uint n = N_OF(batch, on_outputs), first = get_group_id(1) * TOKENS;
+    uint n = N_OF(batch, on_outputs), first = ROW_BLOCK * TOKENS;
     uint k_padded = ROUND_UP(k, TILE_K);
     if (first >= n) return;
     if (CODEBOOK && get_local_id(0) < 16) entries[get_local_id(0)] = codebook[get_local_id(0)];

@@ -15,7 +15,7 @@
  *     add         f32 like y, added last (may be y itself), or null; with GATED null
  *     y           f32 [N][width]; row r goes to column r
  *
- * Work-groups: (the sum of ceil((row1 - row0) / 16) of all parts, with GATED of part 0, ceil(rows / TOKENS)); local size
+ * Work-groups: (ceil(rows / TOKENS); the sum of ceil((row1 - row0) / 16) of all parts, with GATED of part 0). Local size:
  * 128.
  * Options: -D TYPE=32|16|17 (f32, f16, bf16), -D TOKENS=n (1 to 8), -D X_GROUP=0 (which brings in what common.cl has for
  *          activations), -D INPUT=0|1 (common/2_quantize.cl; 1 with TOKENS=1 alone), DENSE_PARTS, GATED (common/5_dense.cl)
@@ -81,7 +81,7 @@ linear_dense(global const crumb_batch *batch, uint on_outputs, uint k, global co
              global const float *norm, float eps, global const crumb_result *add, DENSE_ARGS_LIST) {
     local float sums[TOKENS][ROWS][LANES];
     local float2 scratch[SIZE];
-    uint n = N_OF(batch, on_outputs), first = get_group_id(1) * TOKENS;
+    uint n = N_OF(batch, on_outputs), first = ROW_BLOCK * TOKENS;
     if (first >= n) return;
     dense_part parts[DENSE_PARTS] = {DENSE_LIST};
     uint lane = get_local_id(0) % LANES, r = get_local_id(0) / LANES, row;

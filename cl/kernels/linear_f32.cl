@@ -7,7 +7,7 @@
  *                            float out_scale)
  *
  * The arguments are linear.cl's, of one part; x f32 [N][k].
- * Work-groups: (n_tiles, ceil(rows / TOKENS)); local size 16 * SLICES.
+ * Work-groups: (ceil(rows / TOKENS), n_tiles); local size 16 * SLICES.
  * Options: BITS, SCALE, GROUP, SUPER_GROUP (common.cl), -D MINS=0|1, -D CODEBOOK=0|1, -D TOKENS=n (1 to SLICES),
  *          -D SLICES=n
  * Result: f32 sums, nearer than 1e-5 of the sum of the products' magnitudes to the exact one. */
@@ -40,10 +40,10 @@ linear_f32(global const crumb_batch *batch, uint on_outputs, uint k, global cons
            uint width, float out_scale) {
     local float partial[TOKENS][SLICES][TILE_ROWS];
     local char entries[16];
-    uint n = N_OF(batch, on_outputs), first = get_group_id(1) * TOKENS;
-    if (first >= n || get_group_id(0) >= n_tiles) return;
+    uint n = N_OF(batch, on_outputs), first = ROW_BLOCK * TOKENS;
+    if (first >= n || WEIGHTS_BLOCK >= n_tiles) return;
     uint lane = get_local_id(0) % TILE_ROWS, slice = get_local_id(0) / TILE_ROWS;
-    uint tile = tile0 + get_group_id(0), row = tile * TILE_ROWS + lane, last = min(n - first, (uint)TOKENS) - 1;
+    uint tile = tile0 + WEIGHTS_BLOCK, row = tile * TILE_ROWS + lane, last = min(n - first, (uint)TOKENS) - 1;
     uint k_padded = ROUND_UP(k, TILE_K), n_blocks = k_padded / TILE_K;
     if (CODEBOOK && get_local_id(0) < 16) entries[get_local_id(0)] = codebook[get_local_id(0)];
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -90,7 +90,7 @@ def check_ladder(prefix, folder, device):
     what differs where that device is asked for."""
     named = crumb(prefix, folder, device, "run", "--device", "gpu0", "-n", "4")
     assert named.returncode == 6, f"{device}: {named.returncode} {named.stderr}"
-    for rung in ("dpas+exact", "dpas-i8", "dp4a", "portable"):
+    for rung in ("dpas+exact", "dpas-i8", "dpas-i8+exact", "dp4a", "portable"):
         assert f"going on with 'cl:{rung}'" in named.stderr, f"{device} {rung}: {named.stderr}"
     assert re.search(r"kernels 'dpas': layer 0 differs .* first at embed", named.stderr), named.stderr
     again = crumb(prefix, folder, device, "run", "--device", "gpu0", "-n", "4")

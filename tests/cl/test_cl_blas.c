@@ -67,19 +67,43 @@ static size_t count_equal(const float *a, const float *b) {
     return equal;
 }
 
+static void compare_with_cpu(bool add, float *got) {
+    static float want[N * M];
+    if (multiply(&crumb_backend_cpu, NULL, add, N, want) != CRUMB_OK ||
+        multiply(cl, "cl:portable+clblast", add, N, got) != CRUMB_OK)
+        fail_msg("%s", err.message);
+    for (size_t i = 0; i < N * M; i++)
+        if (!(fabsf(got[i] - want[i]) <= 1e-5f * K))
+            fail_msg("y[%zu][%zu] is %g, not %g", i / M, i % M, (double)got[i], (double)want[i]);
+    print_message("%zu of %d values bit-equal\n", count_equal(got, want), N * M);
+    assert_true(count_equal(got, want) < N * M); /* its sums have another order: it was CLBlast */
+}
+
 static void sgemm_is_near_the_cpu(void **state) {
     (void)state;
-    static float want[N * M], got[N * M];
-    for (int add = 0; add < 2; add++) {
-        if (multiply(&crumb_backend_cpu, NULL, add, N, want) != CRUMB_OK ||
-            multiply(cl, "cl:portable+clblast", add, N, got) != CRUMB_OK)
-            fail_msg("%s", err.message);
-        for (size_t i = 0; i < N * M; i++)
-            if (!(fabsf(got[i] - want[i]) <= 1e-5f * K))
-                fail_msg("y[%zu][%zu] is %g, not %g", i / M, i % M, (double)got[i], (double)want[i]);
-        print_message("%zu of %d values bit-equal\n", count_equal(got, want), N * M);
-        assert_true(count_equal(got, want) < N * M); /* its sums have another order: it was CLBlast */
-    }
+    static float got[N * M];
+    for (int add = 0; add < 2; add++) compare_with_cpu(add, got);
+}
+
+/* Large products are CLBlast's other kernel's, for which it copies and pads matrices in launches of its own; here ours
+ * are, by its own parameter for that. That it is this kernel shows where its work-groups are larger than any device
+ * takes: 128 x 128 items. */
+static void so_is_the_kernel_for_large_products(void **state) {
+    (void)state;
+    static float y[N * M];
+    static const char all[] = "GemmRoutine XGEMM_MIN_INDIRECT_SIZE=1",
+                      too_large[] =
+                          "; Xgemm GEMMK=0 KREG=1 KWG=16 KWI=2 MDIMA=128 MDIMC=128 MWG=128 NDIMB=128 NDIMC=128 "
+                          "NWG=128 SA=0 SB=0 STRM=0 STRN=0 VWM=1 VWN=1";
+    char both[sizeof all + sizeof too_large];
+    snprintf(both, sizeof both, "%s%s", all, too_large);
+    setenv("CRUMB_CLBLAST_PARAMETERS", all, 1);
+    for (int add = 0; add < 2; add++) compare_with_cpu(add, y);
+    setenv("CRUMB_CLBLAST_PARAMETERS", both, 1);
+    assert_int_equal(multiply(cl, "cl:portable+clblast", false, N, y), CRUMB_ERR_DEVICE);
+    setenv("CRUMB_CLBLAST_PARAMETERS", "GemmRoutine XGEMM_MIN_INDIRECT_SIZE=100000", 1);
+    compare_with_cpu(false, y);
+    unsetenv("CRUMB_CLBLAST_PARAMETERS");
 }
 
 /* Below the rule's number of rows, and when it is not asked for, results are the CPU's bit for bit. */
@@ -124,6 +148,7 @@ static bool find_device(void) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sgemm_is_near_the_cpu),
+        cmocka_unit_test(so_is_the_kernel_for_large_products),
         cmocka_unit_test(few_rows_do_without),
         cmocka_unit_test(parameters_can_be_overridden),
     };

@@ -87,7 +87,7 @@ static void rules_and_unknown_knobs_refuse(void **state) {
 
 static void gemm_splits_columns_or_rows(void **state) {
     (void)state;
-    const crumb_cl_kernel *row = find("gemm_u2_16x128__dpas16"), *gemv = find("gemv_u2__dpas16");
+    const crumb_cl_kernel *row = find("gemm_u2_16x128__dpas16"), *gemv = find("gemv_u2_small__dpas16");
     crumb_cl_variant v;
     assert_true(crumb_cl_variant_make(row, "slices=4 across=1", &v));
     assert_int_equal(v.kernel.local_size, 64);
@@ -100,7 +100,22 @@ static void gemm_splits_columns_or_rows(void **state) {
     assert_int_equal(v.kernel.step, 8);
     assert_int_equal(v.kernel.local_size, 512);
     assert_false(crumb_cl_variant_make(gemv, "step=32", &v)); /* 4 KB: no 2D block is as large */
-    assert_true(crumb_cl_variant_make(find("gemv_u3__dpas16"), "step=32", &v));
+    assert_true(crumb_cl_variant_make(find("gemv_u3_small__dpas16"), "step=32", &v));
+}
+
+/* In groups it fetches nothing ahead, so that another distance would be the same program. */
+static void nothing_is_fetched_ahead_in_groups(void **state) {
+    (void)state;
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 16, 128 << 10, 1024, 20, false, false, false};
+    for (uint32_t group = 128; group <= 4096; group += 4096 - 128) {
+        const crumb_matrix w = {.bits = 2, .mul = 1, .m = 4096, .k = 4096, .group = group};
+        const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 8};
+        crumb_cl_variant v;
+        assert_true(crumb_cl_variant_make(find("gemm_u2_16x128__dpas16"), "", &v));
+        assert_true(crumb_cl_variant_fits(&v, &use, &target));
+        assert_true(crumb_cl_variant_make(find("gemm_u2_16x128__dpas16"), "ahead=3", &v));
+        assert_int_equal(crumb_cl_variant_fits(&v, &use, &target), group == 4096);
+    }
 }
 
 /* Activations that are quantized in registers are so once for at least 8 matrix instructions. */
@@ -145,6 +160,21 @@ static const char *selected(uint32_t sub_group, uint32_t xe_cores, uint32_t m, u
     const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 8};
     const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 64 << 10, 1024, xe_cores, false, false, false};
     return crumb_cl_linear_select(&use, n, &target)->name;
+}
+
+/* In groups K is not split: where cores would have no work-group, one has one sub-group, and its rows of weights. */
+static void small_matrices_in_groups_spread(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t m;
+        const char *name;
+    } rows[] = {{14336, "gemm_u4_16x128__dpas16"}, {1024, "gemm_u4_16x128_alone__dpas16"}};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 16, 128 << 10, 1024, 20, false, false, false};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const crumb_matrix w = {.bits = 4, .mul = 1, .m = rows[i].m, .k = 4096, .group = 32};
+        const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_GROUP, .act_group = 32, .n_parts = 1, .x = 8};
+        assert_string_equal(crumb_cl_linear_select(&use, 32, &target)->name, rows[i].name);
+    }
 }
 
 /* A gate's two loops of 8 bits would spill in sub-groups of 8, with as many sums as one has: that tile is not for
@@ -208,7 +238,8 @@ static void small_matrices_split_k(void **state) {
     assert_string_equal(selected(16, 20, 640, 32), "gemm_u2_8x64_split__dpas16");
     assert_string_equal(selected(16, 0, 640, 32), "gemm_u2_8x64__dpas16"); /* who knows */
     assert_string_equal(selected(16, 20, 640, 512), "gemm_u2_16x128__dpas16");
-    assert_string_equal(selected(16, 20, 640, 1), "gemv_u2__dpas16");
+    assert_string_equal(selected(16, 20, 640, 1), "gemv_u2_small__dpas16");
+    assert_string_equal(selected(16, 20, 6912, 1), "gemv_u2__dpas16");
     assert_string_equal(selected(8, 32, 640, 1), "gemv_u2_small__dpas8");
     assert_string_equal(selected(8, 32, 6912, 1), "gemv_u2__dpas8");
     assert_string_equal(selected(8, 32, 6912, 512), "gemm_u2_32x32__dpas8");
@@ -311,11 +342,13 @@ int main(void) {
         cmocka_unit_test(combinations_are_what_they_say),
         cmocka_unit_test(rules_and_unknown_knobs_refuse),
         cmocka_unit_test(gemm_splits_columns_or_rows),
+        cmocka_unit_test(nothing_is_fetched_ahead_in_groups),
         cmocka_unit_test(codes_made_in_registers_feed_eight),
         cmocka_unit_test(gates_of_8_bits_have_a_smaller_tile),
         cmocka_unit_test(gates_of_3_and_4_bits_do_not_split_k),
         cmocka_unit_test(several_matrices_with_mins_have_fewer_kernels),
         cmocka_unit_test(small_matrices_split_k),
+        cmocka_unit_test(small_matrices_in_groups_spread),
         cmocka_unit_test(long_rows_in_groups_are_gemvs),
         cmocka_unit_test(codes_of_4_gib_are_counted_rightly),
         cmocka_unit_test(values_in_bf16_take_their_rows),

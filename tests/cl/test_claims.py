@@ -34,7 +34,7 @@ class Claims(unittest.TestCase):
         self.assertNotIn("lowered", self.devices())
         first, again = self.crumb("--device", "gpu0"), self.crumb("--device", "gpu0")
         self.assertEqual(first.returncode, 0, first.stderr)
-        for rung in ("dpas+exact", "dpas-i8"):
+        for rung in ("dpas+exact", "dpas-i8", "dpas-i8+exact"):
             self.assertIn(f"'cl:{rung}'", first.stderr)
         self.assertIn("matrix_mad_k32", first.stderr)
         self.assertIn("going on with 'cl:dp4a'", first.stderr)

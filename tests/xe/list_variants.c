@@ -42,9 +42,10 @@ static const struct {
     uint32_t n, gated;
 } parts[] = {{"", 1, 0}, {"-qkv", 3, 0}, {"-gate", 2, 1}};
 
-/* Kernels for values in bf16 are the others but at both ends: in how they read what they quantize, and what they write.
- * What a kernel quantizes, and in which order, is read before its loop: of one matrix. A gate's two loops are more than
- * what three matrices of small groups have. */
+/* Kernels for values in bf16 are the others but at both ends: in how they read what they quantize, and what they write;
+ * so of several matrices those that quantize rows with one scale stand for them. What a kernel quantizes, and in which
+ * order, is read before its loop: of one matrix. A gate's two loops are more than what three matrices of small groups
+ * have. */
 static void print_variant(const crumb_cl_kernel *kernel, size_t layer, size_t part) {
     static const int8_t entries[CRUMB_CODEBOOK_ENTRIES] = {0};
     static const uint16_t some_supers[1];
@@ -70,7 +71,10 @@ static void print_variant(const crumb_cl_kernel *kernel, size_t layer, size_t pa
     const crumb_cl_target target = {kernel->rung, kernel->sub_group, local_kb << 10, 1024, 0, kernel->bf16, false,
                                     false};
     if (kernel->bf16 && layers[layer].x == 8) return;
-    if ((part || layers[layer].input) && (kernel->bf16 || kernel->rung == CRUMB_CL_PORTABLE)) return;
+    if ((part || layers[layer].input) && kernel->rung == CRUMB_CL_PORTABLE) return;
+    if (kernel->bf16 &&
+        (layers[layer].input || (part && (layers[layer].group < 4096 || kernel->rung != CRUMB_CL_DPAS))))
+        return;
     if (part && layers[layer].input) return;
     if (part == 1 && layers[layer].group < 128) return;
     if (!crumb_cl_linear_fits(kernel, &use, &target)) return;

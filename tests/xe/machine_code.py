@@ -18,6 +18,7 @@ of linear layers and attention also, for one matrix as for several in one launch
     dword (8 bits: two), since loads bring dwords of two operands in turn
     gemv.cl with one row: at most 1 instruction per 64 bytes of weights beside loads, matrix instructions and sync; in
     groups ONE_BUDGETS: in sub-groups of 8 each group's sums are two registers, which are put into one store
+    gemv.cl with one row that each work-group quantizes: before that loop, QUANTIZING for 64 activations
     gemv.cl with 2 and 4 rows: FEW_BUDGETS per 64 bytes of weights, for memory limits these too; beside matrix instructions and
     sync alone, since most of the rest are messages: activations of several rows, and sums of groups. (The numbers are those of
     gate/up in one launch, which has two instructions more in a pass)
@@ -90,6 +91,10 @@ FEW_BUDGETS = {(16, 2): {1: (1.12, 2.6, 5.2, 6.6, None), 2: (0.6, 1.35, 2.15, 2.
 ONE_BUDGETS = {8: {"group128": {1: 1.65, 2: 1.35, 3: 1.3}, "group64": {1: 2.25, 2: 1.6, 3: 1.5, 4: 1.2, 8: 1.05},
                    "group32": {2: 2.15, 4: 1.45, 8: 1.15}},
                16: {"group64": {1: 1.85}}}
+# What a work-group does to quantize 64 activations of one row, of which 64 bytes of 2-bit weights need 16 and 64 bytes of 1-bit weights
+# 32, by sub-groups: with row scales, in groups. The largest value is found in one loop, codes are made in another, of four values for
+# each item; in groups each item divides, on dg2 with more instructions. Items of sub-groups of 8 are half as many.
+QUANTIZING = {16: (92, 135), 8: (192, 460)}
 MINS = 2.25  # gemm.cl in groups of 128, beside each matrix instruction: a product more for each sum, and what it takes to have it
 # gemm.cl in smaller groups, beside each matrix instruction, by sub-groups and operands of a code: groups of 64, with mins, of 32,
 # with mins, of 16. A group's floats are most of it: 3 instructions for each sum, 4 with mins; with two operands a sum has two matrix
@@ -187,6 +192,10 @@ def kind_of(instruction):
 def beside(loop):
     """Instructions that a budget counts beside a matrix instruction."""
     return (loop["alu"] + loop["jump"] + loop["send"] + loop["idle"]) / max(loop["dpas"], 1)
+
+
+def issued(loop):
+    return loop["alu"] + loop["send"] + loop["jump"]
 
 
 def count(code):
@@ -305,7 +314,7 @@ class Variant:
         if self.rung == "dp4a" and device not in DEVICES["dp4a", 0]:
             return device == DEVICES[16][0] and "_u2_" in self.name and self.layer == "group16"
         if self.parts:
-            return device == self.devices()[0] and (
+            return device == self.devices()[0] and ("_bf16" not in self.name or "_u2_" in self.name) and (
                 self.decodes() or self.file == "gemm.cl" and self.layer == "row-gate" and self.sub_group == 8)
         of_groups = self.layer.split("-")[0]
         if self.layer.endswith(("-mins", "-fused")) and of_groups != "row":
@@ -406,6 +415,17 @@ class Result:
             dpas *= v.option("TN") / (v.option("TN") + 1)
         return all_beside / max(dpas, 1), "DPAS"
 
+    def quantizing(self):
+        """Instructions of a work-group for 64 activations of one row before it multiplies; 0: it does not quantize."""
+        v = self.variant
+        if not v.gemv or not v.layer.endswith("-fused"):
+            return 0
+        loops = [issued(l) for l in self.loops[:next(i for i, l in enumerate(self.loops) if l["dpas"])]]
+        group = v.option("X_GROUP")
+        if group and len(loops) == 4:  # the first and the last are over groups: zeros, and scales
+            return ((loops[0] + loops[3]) * 4 / group + loops[1] + loops[2]) * 16 / self.simd
+        return sum(loops) * 16 / self.simd
+
     def budgets(self):
         """What is held to a budget: loops, their budget or None, and what they are with."""
         v = self.variant
@@ -452,6 +472,8 @@ class Result:
                 return f"has no {self.unit} in its inner loop"
             if budget and other > budget:
                 return f"has {other:.2f} other instructions per {what}{where}, more than {budget:.2f}"
+        if self.quantizing() > QUANTIZING.get(self.variant.sub_group, (0, 0))[not self.variant.layer.startswith("row")]:
+            return f"quantizes 64 activations with {self.quantizing():.0f} instructions"
         return None
 
     def unbuilt(self):

@@ -153,7 +153,7 @@ void crumb_xe_float_layers_are_near_the_reference(void **state) {
         cl_kernel kernel = crumb_xe_kernel_of(CRUMB_CL_LINEAR_F32, options);
         crumb_xe_args(kernel, 0, "buubbiibbbbbbbbuuuuf", batch, 0u, w->k, all[0], all[1], (int)w->mul, (int)w->sub,
                       all[2], all[3], all[4], all[5], all[6], all[7], all[8], y, 0u, (uint32_t)tiles, w->m, w->m, 0.37);
-        crumb_xe_run(&crumb_xe_tested, kernel, 128, tiles, 2, 1);
+        crumb_xe_run(&crumb_xe_tested, kernel, 128, 2, tiles, 1);
         crumb_xe_read(&crumb_xe_tested, y, got, n * 4);
         for (uint32_t m = 0; m < w->m; m++) {
             crumb_matrix_row_to_f32(w, m, row);
@@ -204,7 +204,7 @@ void crumb_xe_dense_layers_equal_reference(void **state) {
                         crumb_xe_upload(w.codes, n_weights * (w.type ? 2 : 4)), crumb_xe_upload(bias, w.m * 4)};
         crumb_xe_args(kernel, 0, "buubbfbbbbuuuf", batch, 0u, w.k, all[0], NULL, 0.0, y, all[1], all[2], y, 0u, w.m,
                       w.m, 1.25);
-        crumb_xe_run(&crumb_xe_tested, kernel, 128, 3, i < 3 ? CRUMB_XE_ROWS + 1 : 1, 1);
+        crumb_xe_run(&crumb_xe_tested, kernel, 128, i < 3 ? CRUMB_XE_ROWS + 1 : 1, 3, 1);
         crumb_xe_check_buffer(y, want, n, options);
         crumb_xe_release(3, all);
         clReleaseMemObject(batch);

@@ -84,8 +84,8 @@ static void run(const layer *c, const crumb_cl_kernel *kernel, float out_scale, 
     crumb_xe_args(dense, 0, "buubbfbbbbbbuuuf", batch, 0u, k, owns ? x : NULL, owns ? norm_weight : NULL, 1e-5,
                   owns ? NULL : terms, owns ? NULL : down, out, weights, bias, out, (uint32_t)ROW0, (uint32_t)M,
                   (uint32_t)M, (double)out_scale);
-    crumb_xe_run(&device, dense, kernel->local_size, crumb_div_up(M - ROW0, kernel->rows),
-                 crumb_div_up(N + 3, kernel->tokens), 1);
+    crumb_xe_run(&device, dense, kernel->local_size, crumb_div_up(N + 3, kernel->tokens),
+                 crumb_div_up(M - ROW0, kernel->rows), 1);
     crumb_xe_read(&device, out, y, sizeof c->add);
     cl_mem all[] = {batch, x, norm_weight, terms, down, weights, bias, out};
     crumb_xe_release(sizeof all / sizeof *all, all);

@@ -280,7 +280,7 @@ static void run_layer(const layer *c, float *y[3]) {
                       out[i], c->first_tile[i], c->first_tile[i + 1] - c->first_tile[i], w->m, w->m,
                       (double)c->out_scale);
     }
-    crumb_xe_run(&device, kernel, c->kernel->local_size, groups_of(c), crumb_div_up(c->n + 3, c->kernel->tokens), 1);
+    crumb_xe_run(&device, kernel, c->kernel->local_size, crumb_div_up(c->n + 3, c->kernel->tokens), groups_of(c), 1);
     for (uint32_t i = 0; i < c->use.n_parts; i++) read_results(out[i], y[i], n_y, narrow_y);
     cl_mem all[] = {batch,    x,      aux,      order,        codes_buffer, sx,         qsum,   add,    b.codes,
                     b.scales, b.mins, b.supers, b.super_mins, b.bias,       b.codebook, out[0], out[1], out[2]};

@@ -110,7 +110,7 @@ def check_wrong_results(machine):
     """A device that computes nothing is noticed, and the CPU takes its place."""
     named = machine.crumb("run", "--backend", "ze", "-n", "4")
     assert named.returncode == 6, f"{named.returncode} {named.stderr}"
-    for rung in ("dpas+exact", "dpas-i8", "dp4a", "portable"):
+    for rung in ("dpas+exact", "dpas-i8", "dpas-i8+exact", "dp4a", "portable"):
         assert f"going on with 'ze:{rung}'" in named.stderr, named.stderr
     free = machine.crumb("run", "-n", "4", "--temp", "0", "-p", "Once upon a time")
     assert free.returncode == 0 and "device cpu" in free.stderr and "gpu0" in free.stderr, free.stderr

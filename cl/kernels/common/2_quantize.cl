@@ -71,13 +71,14 @@ static uint column_of(global const uint *order, uint k) {
 #endif
 }
 
-/* The four values that int i of a row's codes is made of; 0 beyond k. */
+/* The four values that int i of a row's codes is made of; 0 beyond k, where it is not `whole`: of a 32-block that ends
+ * within the row. Without that question values that lie beside each other are one load, and no load has a branch. */
 static void input_values(global const crumb_value *x, global const crumb_aux *aux, global const uint *order, float r,
-                         uint k, uint i, float v[4]) {
+                         uint k, uint i, bool whole, float v[4]) {
 #pragma unroll
     for (uint j = 0; j < 4; j++) {
         uint at = i / 8 * TILE_K + k_of_byte(i % 8, j);
-        v[j] = at < k ? input_value(x, aux, r, column_of(order, at)) : 0;
+        v[j] = whole || at < k ? input_value(x, aux, r, column_of(order, at)) : 0;
     }
 }
 
@@ -91,62 +92,77 @@ static float row_inverse_rms(global const crumb_value *x, uint k, float eps, loc
 #endif
 }
 
+/* Takes int i into account: of a scale of its group in `largest`, else in what is returned. */
+static float note_largest(global const crumb_value *x, global const crumb_aux *aux, global const uint *order, float r,
+                          uint k, uint i, bool whole, local int *largest) {
+    float v[4];
+    input_values(x, aux, order, r, k, i, whole, v);
+    float four = fmax(fmax(fabs(v[0]), fabs(v[1])), fmax(fabs(v[2]), fabs(v[3])));
+#if ROW_SCALE || X_GROUP == 0
+    return four;
+#elif X_GROUP == 16
+#pragma unroll
+    for (uint j = 0; j < 4; j++) atomic_max(&largest[i / 8 * 2 + k_of_byte(i % 8, j) / 16], as_int(fabs(v[j])));
+#else
+    atomic_max(&largest[GROUP_OF(4 * i)], as_int(four));
+#endif
+    return 0;
+}
+
 /* largest[s] = the bits of the largest |x| of scale s; they order like the floats. */
 static void find_largest(global const crumb_value *x, global const crumb_aux *aux, global const uint *order, float r,
                          uint k, uint n_ints, local int *largest) {
     float row = 0;
-    for (uint i = get_local_id(0); i < n_ints; i += get_local_size(0)) {
-        float v[4];
-        input_values(x, aux, order, r, k, i, v);
-#if ROW_SCALE || X_GROUP == 0
-        row = fmax(row, fmax(fmax(fabs(v[0]), fabs(v[1])), fmax(fabs(v[2]), fabs(v[3]))));
-#elif X_GROUP == 16
-#pragma unroll
-        for (uint j = 0; j < 4; j++)
-            atomic_max(&largest[i / 8 * 2 + k_of_byte(i % 8, j) / 16], as_int(fabs(v[j])));
-#else
-        float four = fmax(fmax(fabs(v[0]), fabs(v[1])), fmax(fabs(v[2]), fabs(v[3])));
-        atomic_max(&largest[GROUP_OF(4 * i)], as_int(four));
-#endif
-    }
+    uint n_whole = k / TILE_K * 8, rest = n_whole + get_local_id(0);
+    for (uint i = get_local_id(0); i < n_whole; i += get_local_size(0))
+        row = fmax(row, note_largest(x, aux, order, r, k, i, true, largest));
+    if (rest < n_ints) row = fmax(row, note_largest(x, aux, order, r, k, rest, false, largest));
 #if ROW_SCALE || X_GROUP == 0
     atomic_max(&largest[0], as_int(row));
 #endif
 }
 
-static void make_codes(global const crumb_value *x, global const crumb_aux *aux, global const uint *order, float r, uint k,
-                       uint n_ints, local const int *largest, local int *sums, Q_MEM int *q, uint block_stride) {
-    int row_sum = 0;
-    float to_code = quantizer_of(as_float(largest[0]), ROW_SCALE).to_code;
-    for (uint i = get_local_id(0); i < n_ints; i += get_local_size(0)) {
-        float v[4];
-        int packed = 0, sum = 0;
-        input_values(x, aux, order, r, k, i, v);
+/* Writes int i, and adds its codes to its group's in `sums`; returns their sum. */
+static int make_int(global const crumb_value *x, global const crumb_aux *aux, global const uint *order, float r, uint k,
+                    uint i, bool whole, float to_code, local const int *largest, local int *sums, Q_MEM int *q,
+                    uint block_stride) {
+    float v[4];
+    int packed = 0, sum = 0;
+    input_values(x, aux, order, r, k, i, whole, v);
 #if !ROW_SCALE && X_GROUP > 16
-        to_code = quantizer_of(as_float(largest[GROUP_OF(4 * i)]), false).to_code;
+    to_code = quantizer_of(as_float(largest[GROUP_OF(4 * i)]), false).to_code;
 #endif
 #pragma unroll
-        for (uint j = 0; j < 4; j++) {
+    for (uint j = 0; j < 4; j++) {
 #if X_GROUP == 16
-            uint g = i / 8 * 2 + k_of_byte(i % 8, j) / 16;
-            if (!ROW_SCALE) to_code = quantizer_of(as_float(largest[g]), false).to_code;
+        uint g = i / 8 * 2 + k_of_byte(i % 8, j) / 16;
+        if (!ROW_SCALE) to_code = quantizer_of(as_float(largest[g]), false).to_code;
 #endif
-            int code = quantize(v[j], to_code);
-            packed |= (code & 255) << (8 * j);
-            sum += code;
+        int code = quantize(v[j], to_code);
+        packed |= (code & 255) << (8 * j);
+        sum += code;
 #if X_GROUP == 16
-            atomic_add(&sums[g], code);
-#endif
-        }
-        uint at = place_of_int(i);
-        q[at / 8 * block_stride + at % 8] = packed;
-        row_sum += sum;
-#if X_GROUP > 16
-        atomic_add(&sums[GROUP_OF(4 * i)], sum);
+        atomic_add(&sums[g], code);
 #endif
     }
+    uint at = place_of_int(i);
+    q[at / 8 * block_stride + at % 8] = packed;
+#if X_GROUP > 16
+    atomic_add(&sums[GROUP_OF(4 * i)], sum);
+#endif
+    return sum;
+}
+
+static void make_codes(global const crumb_value *x, global const crumb_aux *aux, global const uint *order, float r, uint k,
+                       uint n_ints, local const int *largest, local int *sums, Q_MEM int *q, uint block_stride) {
+    float to_code = quantizer_of(as_float(largest[0]), ROW_SCALE).to_code;
+    uint n_whole = k / TILE_K * 8, rest = n_whole + get_local_id(0);
+    int sum = 0;
+    for (uint i = get_local_id(0); i < n_whole; i += get_local_size(0))
+        sum += make_int(x, aux, order, r, k, i, true, to_code, largest, sums, q, block_stride);
+    if (rest < n_ints) sum += make_int(x, aux, order, r, k, rest, false, to_code, largest, sums, q, block_stride);
 #if X_GROUP == 0
-    atomic_add(&sums[0], row_sum);
+    atomic_add(&sums[0], sum);
 #endif
 }
 

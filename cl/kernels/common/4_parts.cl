@@ -35,7 +35,7 @@ typedef struct {
 /* The part that this work-group computes, and the number of the group within it; each has `tiles` tile-rows. */
 static part part_of_group(private const part *parts, uint tiles, private uint *group) {
     part w = parts[0];
-    *group = get_group_id(0);
+    *group = WEIGHTS_BLOCK;
 #if !GATED && PARTS > 1
     if (*group >= DIV_UP(w.n_tiles, tiles)) {
         *group -= DIV_UP(w.n_tiles, tiles);
@@ -58,12 +58,12 @@ static part part_of_group(private const part *parts, uint tiles, private uint *g
 #define RUN_PART_OF_GROUP(parts, tiles, run)                                                                           \
     do {                                                                                                               \
         uint behind_0 = DIV_UP((parts)[0].n_tiles, tiles), behind_1 = behind_0 + DIV_UP((parts)[1].n_tiles, tiles);    \
-        if (get_group_id(0) < behind_0)                                                                                \
-            run(&(parts)[0], get_group_id(0));                                                                         \
-        else if (PARTS == 2 || get_group_id(0) < behind_1)                                                             \
-            run(&(parts)[1], get_group_id(0) - behind_0);                                                              \
+        if (WEIGHTS_BLOCK < behind_0)                                                                                  \
+            run(&(parts)[0], WEIGHTS_BLOCK);                                                                           \
+        else if (PARTS == 2 || WEIGHTS_BLOCK < behind_1)                                                               \
+            run(&(parts)[1], WEIGHTS_BLOCK - behind_0);                                                                \
         else                                                                                                           \
-            run(&(parts)[PARTS - 1], get_group_id(0) - behind_1);                                                      \
+            run(&(parts)[PARTS - 1], WEIGHTS_BLOCK - behind_1);                                                        \
     } while (0)
 #else
 #define RUN_PART_OF_GROUP(parts, tiles, run)                                                                           \

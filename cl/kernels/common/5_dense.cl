@@ -29,7 +29,7 @@ typedef struct {
 /* The part that this work-group computes `rows` rows of, and the first of them. */
 static dense_part dense_part_of_group(private const dense_part *parts, uint rows, private uint *first) {
     dense_part w = parts[0];
-    uint group = get_group_id(0);
+    uint group = WEIGHTS_BLOCK;
 #if !GATED && DENSE_PARTS > 1
     if (group >= DIV_UP(w.row1 - w.row0, rows)) {
         group -= DIV_UP(w.row1 - w.row0, rows);

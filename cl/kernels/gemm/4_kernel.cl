@@ -25,7 +25,7 @@ linear(global const crumb_batch *batch, uint on_outputs, uint k, global const cr
     part parts[PARTS] = {PART_LIST};
     uint n = N_OF(batch, on_outputs);
     operands o;
-    o.first = get_group_id(1) * TOKENS;
+    o.first = ROW_BLOCK * TOKENS;
     if (o.first >= n) return;
     o.k_padded = ROUND_UP(k, TILE_K);
     o.mul = mul;
