@@ -224,10 +224,9 @@ const crumb_cl_kernel *crumb_cl_linear_select(const crumb_cl_linear *use, uint32
     for (size_t i = 0; i < n_kernels && crumb_cl_linear_items(best, use, n) < enough; i++) {
         const crumb_cl_kernel *k = &kernels[i];
         if (k->form != first->form || k->tokens > first->tokens || n < k->min_n || n > k->max_n) continue;
+        if (!crumb_cl_linear_fits(k, use, target)) continue;
         const uint64_t items = crumb_cl_linear_items(k, use, n), of_best = crumb_cl_linear_items(best, use, n);
-        if (crumb_cl_linear_fits(k, use, target) &&
-            (items > of_best || (items == of_best && k->local_size < best->local_size))) /* on more cores */
-            best = k;
+        if (items > of_best || (items == of_best && k->local_size < best->local_size)) best = k; /* on more cores */
     }
     return best;
 }

@@ -177,6 +177,22 @@ static void small_matrices_in_groups_spread(void **state) {
     }
 }
 
+/* On any rung a row of a linear layer is found, however many cores a device has. */
+static void other_rungs_have_rows_for_small_matrices(void **state) {
+    (void)state;
+    const crumb_matrix w = {.bits = 2, .mul = 1, .m = 64, .k = 256, .group = 256};
+    for (uint32_t sub_group = 8; sub_group <= 16; sub_group += 8)
+        for (crumb_cl_rung rung = CRUMB_CL_PORTABLE; rung <= CRUMB_CL_DPAS; rung++)
+            for (uint32_t x = 8; x <= 32; x += 24)
+                for (uint32_t n = 1; n <= 512; n *= 2) {
+                    const crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = x};
+                    const crumb_cl_target target = {rung, sub_group, 64 << 10, 1024, 64, false, false, false};
+                    const crumb_cl_kernel *row = crumb_cl_linear_select(&use, n, &target);
+                    assert_non_null(row);
+                    assert_true(row->rung <= rung && row->op == CRUMB_CL_LINEAR);
+                }
+}
+
 /* A gate's two loops of 8 bits would spill in sub-groups of 8, with as many sums as one has: that tile is not for
  * gates. */
 static void gates_of_8_bits_have_a_smaller_tile(void **state) {
@@ -349,6 +365,7 @@ int main(void) {
         cmocka_unit_test(several_matrices_with_mins_have_fewer_kernels),
         cmocka_unit_test(small_matrices_split_k),
         cmocka_unit_test(small_matrices_in_groups_spread),
+        cmocka_unit_test(other_rungs_have_rows_for_small_matrices),
         cmocka_unit_test(long_rows_in_groups_are_gemvs),
         cmocka_unit_test(codes_of_4_gib_are_counted_rightly),
         cmocka_unit_test(values_in_bf16_take_their_rows),

@@ -1,10 +1,13 @@
 /* Prints, one a line, how each kernel is built for a few layers that models have: name, rung, bits, sub-group,
  * registers, tile-rows and rows of activations of a work-group, its items, the most rows it is meant for, rank, layer,
- * file, entry point, options; separated by tabs. With a file's name, the text of its programs. */
+ * file, entry point, options; separated by tabs. With a file's name, the text of its programs. With --knobs N, of
+ * linear layers on matrix instructions every N-th of the combinations of knobs that `crumb tune` tries of each row; the
+ * name is the row's, and the knobs behind a slash. */
 #include "cl/program.h"
-#include "cl/registry.h"
+#include "cl/variant.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ROPE_OPTIONS "-D HEAD_DIM=128 -D N_HEAD=32 -D N_HEAD_KV=8 -D DIMS=128 -D PAIRING=1 -D STORE=1 -D WG=64"
@@ -46,7 +49,8 @@ static const struct {
  * so of several matrices those that quantize rows with one scale stand for them. What a kernel quantizes, and in which
  * order, is read before its loop: of one matrix. A gate's two loops are more than what three matrices of small groups
  * have. */
-static void print_variant(const crumb_cl_kernel *kernel, size_t layer, size_t part) {
+static void print_variant(const crumb_cl_variant *variant, const char *knobs, size_t layer, size_t part) {
+    const crumb_cl_kernel *kernel = &variant->kernel;
     static const int8_t entries[CRUMB_CODEBOOK_ENTRIES] = {0};
     static const uint16_t some_supers[1];
     char options[CRUMB_CL_OPTIONS_MAX];
@@ -77,10 +81,10 @@ static void print_variant(const crumb_cl_kernel *kernel, size_t layer, size_t pa
         return;
     if (part && layers[layer].input) return;
     if (part == 1 && layers[layer].group < 128) return;
-    if (!crumb_cl_linear_fits(kernel, &use, &target)) return;
+    if (!crumb_cl_variant_fits(variant, &use, &target)) return;
     crumb_cl_linear_options(kernel, &use, options);
-    printf("%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\t%s%s\t%s\t%s\t%s %s%s\n", kernel->name,
-           crumb_cl_rung_name(kernel->rung), kernel->bits, kernel->sub_group, kernel->registers, kernel->tiles,
+    printf("%s%s%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\t%s%s\t%s\t%s\t%s %s%s\n", kernel->name, *knobs ? "/" : "",
+           knobs, crumb_cl_rung_name(kernel->rung), kernel->bits, kernel->sub_group, kernel->registers, kernel->tiles,
            kernel->tokens, kernel->local_size, kernel->max_n, kernel->rank, layers[layer].name, parts[part].suffix,
            kernel->file, kernel->entry, CRUMB_CL_BUILD_OPTIONS, options,
            kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
@@ -175,6 +179,21 @@ static void print_other(const crumb_cl_kernel *kernel) {
                    CRUMB_CL_BUILD_OPTIONS, others[i].options, kernel->options);
 }
 
+/* What `crumb tune` may run of a row, by layers of one matrix. */
+static void print_knobs(const crumb_cl_kernel *row, size_t every, size_t *number) {
+    static const char *const tried[] = {"row", "row-fused", "group128", "group128-fused", "group32"};
+    for (size_t i = 1; i < crumb_cl_variant_count(row); i++) {
+        char knobs[128];
+        crumb_cl_variant v;
+        crumb_cl_variant_print(row, i, knobs, sizeof knobs);
+        if (!crumb_cl_variant_make(row, knobs, &v)) continue;
+        for (size_t j = 0; j < sizeof layers / sizeof layers[0]; j++)
+            for (size_t t = 0; t < sizeof tried / sizeof tried[0]; t++)
+                if (strcmp(layers[j].name, tried[t]) == 0 && layers[j].x == v.x && (*number)++ % every == 0)
+                    print_variant(&v, knobs, j, 0);
+    }
+}
+
 static int print_text(const char *file) {
     const char *own = crumb_cl_text(file);
     if (!own) return fprintf(stderr, "list_variants: there is no kernel text %s\n", file), 1;
@@ -183,9 +202,12 @@ static int print_text(const char *file) {
 }
 
 int main(int argc, char **argv) {
-    size_t n;
-    if (argc > 1) return print_text(argv[1]);
+    size_t n, number = 0;
     const crumb_cl_kernel *kernels = crumb_cl_kernels(&n);
+    const unsigned long every = argc > 2 && strcmp(argv[1], "--knobs") == 0 ? strtoul(argv[2], NULL, 10) : 0;
+    for (size_t i = 0; every && i < n; i++)
+        if (kernels[i].op == CRUMB_CL_LINEAR && kernels[i].sub_group) print_knobs(&kernels[i], every, &number);
+    if (argc > 1) return every ? 0 : print_text(argv[1]);
     for (size_t i = 0; i < n; i++)
         if (kernels[i].op == CRUMB_CL_DENSE_MATRIX) print_dense_layers(&kernels[i]);
     for (size_t i = 0; i < n; i++)
@@ -196,6 +218,10 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < n; i++) print_other(&kernels[i]);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; kernels[i].op == CRUMB_CL_LINEAR && j < sizeof layers / sizeof layers[0]; j++)
-            for (size_t part = 0; part < sizeof parts / sizeof parts[0]; part++) print_variant(&kernels[i], j, part);
+            for (size_t part = 0; part < sizeof parts / sizeof parts[0]; part++) {
+                crumb_cl_variant v;
+                crumb_cl_variant_of(&kernels[i], &v);
+                print_variant(&v, "", j, part);
+            }
     return 0;
 }
