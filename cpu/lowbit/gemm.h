@@ -91,16 +91,19 @@ SIMD_INLINE void gemm_all_columns(const gemm_block *b, uint32_t tile, uint32_t s
 /* ---- strips and blocks of columns -------------------------------------------------------------------------- */
 
 /* Converts the scales and mins of the groups that begin or go on in steps [step0, step1) of a tile-row, the one of the
- * strip whose rows begin at row0. */
+ * strip whose rows begin at row0. The next strip's are fetched into L2: they are met too seldom for the hardware. */
 SIMD_INLINE void gemm_take_scales(const gemm_block *b, uint32_t tile, uint32_t row0, uint32_t step0, uint32_t step1) {
     const crumb_linear_args *a = b->a;
     const uint32_t group_steps = b->s.group_steps, group0 = step0 / group_steps;
+    const size_t scale_bytes = CRUMB_TILE_ROWS * b->s.scale_bytes, next = GEMM_TILES * b->s.n_scales * scale_bytes;
     const tile_scales scales = scales_of_tile(a, &b->s, tile);
     tile_scales mins = scales;
     if (a->w->mins) mins = mins_of_tile(a, &b->s, tile);
     for (uint32_t g = group0; g * group_steps < step1; g++) {
         const uint32_t from = g / b->s.scale_groups;
         size_t to = (size_t)(g - group0) * GEMM_ROWS + row0;
+        _mm_prefetch((const char *)scales.scales + from * scale_bytes + next, _MM_HINT_T1);
+        if (a->w->mins) _mm_prefetch((const char *)mins.scales + from * scale_bytes + next, _MM_HINT_T1);
         for (int v = 0; v < TILE_VECTORS; v++, to += SIMD_LANES) {
             v_store_f32(b->scales + to, load_scale(&scales, &b->s, from, v));
             if (a->w->mins) v_store_f32(b->mins + to, load_scale(&mins, &b->s, from, v));

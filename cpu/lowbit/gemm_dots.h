@@ -59,11 +59,25 @@ SIMD_INLINE void gemm_begin(const int32_t *offsets, const int kind, const int co
                                                                                : v_broadcast(offsets[i / GEMM_VECTORS]);
 }
 
-/* Group g is complete: its sums join the float accumulators of `columns` columns from column c0 on. group0 is the
- * chunk's first group. Types with mins have no zero point, so an instance does one of the two. */
+/* With 32 registers, floats of groups of a 32-block and of half of one stay in registers for a chunk. */
+SIMD_INLINE bool gemm_holds_floats(void) {
+    return SIMD_REGISTERS >= 32;
+}
+SIMD_INLINE void gemm_take_floats(const gemm_block *b, uint32_t c0, const int columns, vflt *held) {
+    const float *accs = b->accs + (size_t)c0 * GEMM_ROWS;
+    UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) held[i] = v_load_f32(accs + i * SIMD_LANES);
+}
+SIMD_INLINE void gemm_leave_floats(const gemm_block *b, uint32_t c0, const int columns, const vflt *held) {
+    float *accs = b->accs + (size_t)c0 * GEMM_ROWS;
+    UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) v_store_f32(accs + i * SIMD_LANES, held[i]);
+}
+
+/* Group g is complete: its sums join the float accumulators of `columns` columns from column c0 on: those that are held
+ * in registers, or with NULL those in memory. group0 is the chunk's first group. Types with mins have no zero point, so
+ * an instance does one of the two. */
 SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_t group0, const vint *sums,
                            const int kind, const int columns, const bool has_zero, const bool has_min,
-                           const bool biased) {
+                           const bool biased, vflt *held) {
     const size_t at = g * b->stride + c0;
     const float *sx = b->sx + at, *sx_qsums = b->sx_qsums + at;
     const float *mins = b->mins + (size_t)(g - group0) * GEMM_ROWS;
@@ -80,9 +94,12 @@ SIMD_INLINE void gemm_fold(const gemm_block *b, uint32_t c0, uint32_t g, uint32_
             vint exact = sums[c * GEMM_VECTORS + v];
             if (gemm_sum_limit(kind) > 0 && has_zero) exact = v_add(exact, offset);
             vflt sum = v_fma_f32(scales[v], v_mul_f32(scale_x, biased ? v_biased_to_f32(exact) : v_to_f32(exact)),
-                                 v_load_f32(acc));
+                                 held ? held[c * GEMM_VECTORS + v] : v_load_f32(acc));
             if (has_min) sum = v_fma_f32(v_load_f32(mins + v * SIMD_LANES), v_broadcast_f32(sx_qsums[c]), sum);
-            v_store_f32(acc, sum);
+            if (held)
+                held[c * GEMM_VECTORS + v] = sum;
+            else
+                v_store_f32(acc, sum);
         }
     }
 }
@@ -131,14 +148,17 @@ SIMD_INLINE void gemm_whole_groups(const gemm_block *b, uint32_t c0, const int8_
                                    uint32_t n_groups, const int kind, const int columns, const bool has_zero,
                                    const bool has_min) {
     const uint32_t unit = gemm_unit_steps(kind);
+    vflt floats[GEMM_REGISTER_COLUMNS * GEMM_VECTORS], *held = gemm_holds_floats() ? floats : NULL;
+    if (held) gemm_take_floats(b, c0, columns, held);
     for (uint32_t g = 0; g < n_groups; g++) {
         vint sums[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
         gemm_begin(b->offsets + (group0 + g) * b->stride + c0, kind, columns, has_zero, sums);
         UNROLL for (uint32_t step = 0; step < BLOCK_STEPS; step += unit)
             gemm_sums(b, q, g * BLOCK_STEPS + step, unit, kind, columns, sums);
-        gemm_fold(b, c0, group0 + g, group0, sums, kind, columns, has_zero, has_min, true);
-        v_forget(); /* float accumulators kept in registers would push out those of the dot products */
+        gemm_fold(b, c0, group0 + g, group0, sums, kind, columns, has_zero, has_min, true, held);
+        if (!held) v_forget(); /* floats kept in registers would push out the accumulators of the dot products */
     }
+    if (held) gemm_leave_floats(b, c0, columns, held);
 }
 
 /* A part of group g of 16 joins the accumulators: steps `part` to part + hold - 1 of its four, every other one of a
@@ -167,6 +187,8 @@ SIMD_INLINE void gemm_half_span(const gemm_block *b, const int8_t *q, uint32_t g
 SIMD_INLINE void gemm_half_groups(const gemm_block *b, uint32_t c0, const int8_t *q, uint32_t group0, uint32_t n_blocks,
                                   const int kind, const int columns, const bool has_min) {
     const uint32_t hold = (uint32_t)half_hold_steps(kind);
+    vflt floats[GEMM_REGISTER_COLUMNS * GEMM_VECTORS], *held = gemm_holds_floats() ? floats : NULL;
+    if (held) gemm_take_floats(b, c0, columns, held);
     for (uint32_t g = 0; g < 2 * n_blocks; g++) {
         vint sums[GEMM_REGISTER_COLUMNS * GEMM_VECTORS];
         gemm_begin(b->offsets + (group0 + g) * b->stride + c0, kind, columns, true, sums);
@@ -180,9 +202,10 @@ SIMD_INLINE void gemm_half_groups(const gemm_block *b, uint32_t c0, const int8_t
             gemm_half_span(b, q, g, part, hold, kind, columns, acc);
             gemm_add_sums(b, acc, columns, sums);
         }
-        gemm_fold(b, c0, group0 + g, group0, sums, kind, columns, true, has_min, true);
-        v_forget();
+        gemm_fold(b, c0, group0 + g, group0, sums, kind, columns, true, has_min, true, held);
+        if (!held) v_forget();
     }
+    if (held) gemm_leave_floats(b, c0, columns, held);
 }
 
 /* The block after the span that begins at `step`, with GEMM_SHORT where that is so. Without a limit: `end`. */
@@ -218,9 +241,9 @@ SIMD_INLINE void gemm_group_span(const gemm_block *b, uint32_t c0, const int8_t 
         UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) sums[i] =
             v_add(sums[i], v_load(saved + i * SIMD_LANES));
     if (s.ends && b->biased)
-        gemm_fold(b, c0, s.g, s.group0, sums, kind, columns, true, has_min, true);
+        gemm_fold(b, c0, s.g, s.group0, sums, kind, columns, true, has_min, true, NULL);
     else if (s.ends)
-        gemm_fold(b, c0, s.g, s.group0, sums, kind, columns, true, has_min, false);
+        gemm_fold(b, c0, s.g, s.group0, sums, kind, columns, true, has_min, false, NULL);
     else
         UNROLL for (int i = 0; i < columns * GEMM_VECTORS; i++) v_store(saved + i * SIMD_LANES, sums[i]);
 }
