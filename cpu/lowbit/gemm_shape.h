@@ -1,8 +1,9 @@
 /* Block sizes of the low-bit GEMM, from a model of the machine's L1 and L2 (that of QIGen, arXiv:2307.03738, with one
  * level each; cpu/caches.h), and the scratch they take.
  *
- * Three quarters of L1 are for a strip's panels, the rest for the activations and sums that pass; three quarters of a
- * core's L2 for the activations of a block of columns, the rest for their sums and for the codes that stream. */
+ * At most three quarters of L1 are for a strip's panels, the rest for the activations and sums that pass (and for what
+ * another thread of the same core keeps there); three quarters of a core's L2 for the activations of a block of
+ * columns, the rest for their sums and for the codes that stream. */
 #ifndef CRUMB_CPU_LOWBIT_GEMM_SHAPE_H
 #define CRUMB_CPU_LOWBIT_GEMM_SHAPE_H
 
@@ -13,6 +14,7 @@
 enum {
     GEMM_STEP_BYTES = CRUMB_TILE_ROWS * 4, /* of a panel: four k of a tile-row */
     GEMM_MOST_STEPS = 256,                 /* of a panel: larger ones gain nothing */
+    GEMM_MOST_STEPS_OF_TWO = 160,          /* of each of two: as few as leave rows of 576 in one */
     GEMM_LEAST_STEPS = 32,
     /* Panels of ternary bytes begin at multiples of 8 steps and of 5 (panel_index.h); reach (dot16.h) counts 500. */
     GEMM_TRIT_UNIT = 40,
@@ -31,7 +33,8 @@ static inline uint32_t crumb_gemm_whole_units(uint32_t n_steps, uint32_t unit) {
 
 /* The most steps of a panel: as many as L1 has room for in n_panels, in whole units of `unit` steps. */
 static inline uint32_t crumb_gemm_panel_steps(uint32_t n_panels, uint32_t unit, const crumb_caches *caches) {
-    const uint32_t most = unit == GEMM_TRIT_UNIT ? GEMM_TRIT_MOST : GEMM_MOST_STEPS;
+    uint32_t most = n_panels > 1 ? GEMM_MOST_STEPS_OF_TWO : GEMM_MOST_STEPS;
+    if (n_panels == 1 && unit == GEMM_TRIT_UNIT) most = GEMM_TRIT_MOST;
     uint32_t fit = caches->l1_bytes / 4 * 3 / (n_panels * GEMM_STEP_BYTES);
     if (fit < GEMM_LEAST_STEPS) fit = GEMM_LEAST_STEPS;
     return crumb_gemm_whole_units(fit < most ? fit : most, unit);

@@ -104,10 +104,10 @@ static void panels_are_even(void **state) {
     const crumb_caches caches = {.l1_bytes = 32 << 10, .l2_bytes = 512 << 10};
     crumb_caches_set(&caches);
     assert_int_equal(steps_of(144, 8, 2, false), 144); /* K = 576: no second panel of 16 steps */
-    assert_int_equal(steps_of(384, 8, 2, false), 192);
-    assert_int_equal(steps_of(512, 4, 2, false), 176); /* of 3; groups of 16 are halves of a block */
-    assert_int_equal(steps_of(512, 512, 2, false), 176);
-    assert_int_equal(steps_of(512, 32, 2, false), 192); /* groups of 128 */
+    assert_int_equal(steps_of(384, 8, 2, false), 128);
+    assert_int_equal(steps_of(512, 4, 2, false), 128); /* of 4; groups of 16 are halves of a block */
+    assert_int_equal(steps_of(512, 512, 2, false), 128);
+    assert_int_equal(steps_of(512, 32, 2, false), 128); /* groups of 128 */
     assert_int_equal(steps_of(512, 512, 2, true), 160);
     assert_int_equal(steps_of(8, 8, 2, false), 8);
     crumb_caches_set(NULL);
@@ -119,7 +119,7 @@ static void panels_follow_l1(void **state) {
     static const struct {
         uint32_t l1_kb, one, two, trits_one, trits_two;
     } cases[] = {{4, 48, 32, 40, 40},      {8, 96, 48, 80, 40},      {16, 192, 96, 160, 80},
-                 {32, 256, 192, 280, 160}, {48, 256, 256, 280, 280}, {192, 256, 256, 280, 280}};
+                 {32, 256, 160, 280, 160}, {48, 256, 160, 280, 160}, {192, 256, 160, 280, 160}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const crumb_caches caches = {.l1_bytes = cases[i].l1_kb << 10, .l2_bytes = 512 << 10};
         crumb_caches_set(&caches);
