@@ -134,6 +134,13 @@ static bool gate_quantizes_badly(const crumb_cl_kernel *kernel, const crumb_cl_l
     return (kernel->bits == 3 || kernel->bits == 4) && kernel->tokens == 16;
 }
 
+/* Of gemm.cl: 8 bits in sub-groups of 8, whose operands are put together from two loads. In groups their tiles are
+ * those that no others serve: of 128 columns the larger one would spill. */
+static bool wide_operands_fit(const crumb_cl_kernel *kernel, uint32_t group) {
+    if (kernel->bits != 8 || kernel->sub_group != 8 || !kernel->groups) return true;
+    return group && (group == 128) == (sum_blocks(kernel) <= 4);
+}
+
 /* Groups' floats take too large a part of smaller tiles. */
 static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
     const uint32_t group = x_group_option(use), k = padded_k(use->w);
@@ -145,6 +152,7 @@ static bool gemm_fits(const crumb_cl_kernel *kernel, const crumb_cl_linear *use)
     /* In local memory, by each work-group for all its tile-rows, which are two operands in sub-groups of 8. */
     if (kernel->x != 32 && use->x == 32 && kernel->tiles * CRUMB_TILE_ROWS < FED * kernel->sub_group) return false;
     if (group && (kernel->slices > 1 || !kernel->groups || k / group < 2)) return false;
+    if (!wide_operands_fit(kernel, group)) return false;
     if (staged(kernel) && (group < CRUMB_TILE_K || use->x == 32)) return false;
     if ((kernel->bits == 5 || kernel->bits == 6) && !group) return false;        /* no format has rows of one scale */
     if (kernel->bits == 6 && kernel->sub_group == 8 && group > 32) return false; /* nor such groups: they would spill */

@@ -206,6 +206,25 @@ static void gates_of_8_bits_have_a_smaller_tile(void **state) {
     assert_false(crumb_cl_linear_fits(find("gemm_u8_32x32__dpas8"), &use, &target));
 }
 
+/* In groups they have tiles of their own there, the smaller one where a group's sums are of 128 columns. */
+static void groups_of_8_bits_have_tiles_in_sub_groups_of_8(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t group;
+        const char *name;
+    } cases[] = {{16, "gemm_u8_16x32__dpas8"},
+                 {32, "gemm_u8_16x32__dpas8"},
+                 {64, "gemm_u8_16x32__dpas8"},
+                 {128, "gemm_u8_16x16__dpas8"}};
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 8, 64 << 10, 1024, 32, false, false, false};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const crumb_matrix w = {.bits = 8, .mul = 1, .m = 4096, .k = 4096, .group = cases[i].group};
+        const crumb_cl_linear use = {
+            .w = &w, .act = CRUMB_ACT_GROUP, .act_group = cases[i].group, .n_parts = 1, .x = 8};
+        assert_string_equal(crumb_cl_linear_select(&use, 512, &target)->name, cases[i].name);
+    }
+}
+
 /* Beside a division made exact, sums of parts of K and two loops of 3 or 4 bits would spill there as well. */
 static void gates_of_3_and_4_bits_do_not_split_k(void **state) {
     (void)state;
@@ -361,6 +380,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_fetched_ahead_in_groups),
         cmocka_unit_test(codes_made_in_registers_feed_eight),
         cmocka_unit_test(gates_of_8_bits_have_a_smaller_tile),
+        cmocka_unit_test(groups_of_8_bits_have_tiles_in_sub_groups_of_8),
         cmocka_unit_test(gates_of_3_and_4_bits_do_not_split_k),
         cmocka_unit_test(several_matrices_with_mins_have_fewer_kernels),
         cmocka_unit_test(small_matrices_split_k),

@@ -15,8 +15,8 @@ of linear layers and attention also, for one matrix as for several in one launch
     8x8 matrix instructions (gemm.cl, gemv.cl with 8 rows): the inner loop has at most 2 instructions beside them and
     sync for each, 7 with scales of 128, MINS more where these have mins; prefetch included
     8 where activations are quantized in registers
-    gemm.cl in sub-groups of 8: 3.5 and 10, or 4 where a sub-group has one tile-row, since fewer instructions share the loads
-    of activations. There loads of more than 128 bytes are two, and have an instruction per address;
+    gemm.cl in sub-groups of 8: 3.5 and 10, or 4 and 12.3 where a sub-group has one tile-row, since fewer instructions share the
+    loads of activations. There loads of more than 128 bytes are two, and have an instruction per address;
     beside what puts an operand together, which TM matrix instructions share: 3 instructions with 1 bit, 13 with 3 bits
     (which makes one operand of 4 bits of them: half the matrix instructions that 2 + 1 bits would take), else a move per
     dword (8 bits: two), since loads bring dwords of two operands in turn
@@ -104,7 +104,8 @@ MINS = 2.25  # gemm.cl in groups of 128, beside each matrix instruction: a produ
 # with mins, of 16. A group's floats are most of it: 3 instructions for each sum, 4 with mins; with two operands a sum has two matrix
 # instructions. gemv.cl with 8 rows: groups of 64, of 32, whose floats come behind the loop.
 SMALL_BUDGETS = {(16, 1): (13.9, 17.9, 28.4, 53.5, 48.6), (16, 2): (10.6, 12.7, 19.4, 27.8, 28.2),
-                 (8, 1): (24.1, 28.3, 40, 55.8, 50.2), (8, 2): (13.8, 15.9, 23.5, 31.4, 28.8)}
+                 (8, 1): (24.1, 28.3, 40, 55.8, 50.2), (8, 2): (13.8, 15.9, 23.5, 31.4, 28.8),
+                 (8, "u8"): (26.1, 30.3, 41.5, 57.5, 50.9)} # 8 bits: an operand is put together from two loads
 GEMV_8_BUDGETS = {"group64": 10.3, "group32": 18.9}
 # dense_matrix.cl with 1 to 8 rows, the same, by sub-groups and rows: (one matrix, several in a launch, whose parts' addresses
 # are 64 bits). One row is split into its terms where it is read: f16, and bf16, of which rounding takes instructions.
@@ -383,6 +384,8 @@ def small_budget(v):
     if v.file == "gemv.cl":
         return GEMV_8_BUDGETS[groups]
     operands = 2 if v.bits in (5, 6) or v.bits == 3 and v.sub_group == 16 else 1
+    if v.bits == 8 and v.sub_group == 8:
+        operands = "u8"
     place = {"group64": 0, "group32": 2}.get(groups, 4)
     return SMALL_BUDGETS[v.sub_group, operands][place + (place < 4 and v.option("MINS"))]
 
@@ -461,7 +464,8 @@ class Result:
             return 8
         mins = MINS if v.option("MINS") else 0
         if v.file == "gemm.cl" and v.sub_group == 8:
-            return (10 if not row else 3.5 if v.option("TN") > 1 else 4) + v.operand_cost() / v.option("TM") + mins
+            one_tile = v.option("TN") == 1
+            return ((4 if one_tile else 3.5) if row else 12.3 if one_tile else 10) + v.operand_cost() / v.option("TM") + mins
         return 2 if row else 7 + mins
 
     def judge(self):
