@@ -15,9 +15,10 @@
 
 enum { ATTENTION_ROWS = 6, ATTENTION_VECTORS = 4 };
 
-/* Brings `bytes` bytes near, into L2. */
+/* Brings `bytes` bytes into L2. Into L1, which a chunk overflows, a core has fewer fetches on their way (a Golden Cove
+ * with 24 GB/s: 71 -> 79 % of the read rate with f16, 63 -> 70 with 8 bits; Falcon3 1B behind 4096 tokens). */
 SIMD_INLINE void fetch(const char *p, const uint32_t bytes) {
-    UNROLLED for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch(p + i, _MM_HINT_T0);
+    UNROLLED for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch(p + i, _MM_HINT_T1);
 }
 
 /* The lines of bytes * [at, at + n) / of: spread over a loop, they do not wait for each other. */

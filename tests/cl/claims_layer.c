@@ -2,8 +2,8 @@
  * which computes, and a lie about what it knows. CRUMB_CLAIM=matrix: matrix instructions for sub-groups of 16 and 2D
  * block loads; dpas: the former alone; gpu: to be an integrated GPU; card: one with memory of its own; small: a card
  * with 1 GiB, of which it allocates a quarter at once; dots: that its dot products of bytes are sums of them, which
- * they are not; counts: that its work-groups count together, of which each counts for itself; q8-counts: the same in
- * programs for a cache of bytes alone. */
+ * they are not; u5-dots: the same in programs for codes of 5 bits alone; counts: that its work-groups count together,
+ * of which each counts for itself; q8-counts: the same in programs for a cache of bytes alone. */
 #include "tests/cl/layer.h"
 
 #include <stdlib.h>
@@ -59,6 +59,9 @@ static cl_int CL_API_CALL matrix_info(cl_device_id id, cl_device_info name, size
 
 static const char no_dots[] = "#define dot_acc_sat_4x8packed_us_int(u, q, acc) (acc)\n"
                               "#define dot_acc_sat_4x8packed_ss_int(u, q, acc) (acc)\n",
+                  no_u5_dots[] = "#if defined(BITS) && BITS == 5\n"
+                                 "#define dot_acc_sat_4x8packed_us_int(u, q, acc) (acc)\n"
+                                 "#endif\n",
                   no_counts[] = "#define atomic_fetch_add_explicit(count, n, order, scope) 0\n",
                   no_q8_counts[] = "#if defined(KV) && KV == 8\n"
                                    "#define atomic_fetch_add_explicit(count, n, order, scope) 0\n"
@@ -67,6 +70,7 @@ static const char no_dots[] = "#define dot_acc_sat_4x8packed_us_int(u, q, acc) (
 /* What stands before programs: dot products of bytes, or counting, where they use them, give 0. NULL: nothing. */
 static const char *change_of(void) {
     if (strcmp(claim_of, "dots") == 0) return no_dots;
+    if (strcmp(claim_of, "u5-dots") == 0) return no_u5_dots;
     if (strcmp(claim_of, "counts") == 0) return no_counts;
     return strcmp(claim_of, "q8-counts") == 0 ? no_q8_counts : NULL;
 }

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from mixed_model import Gguf, write_mixed
 from system_loader import under_layer
 
 COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ["CRUMB_CLAIMS_LAYER"]
@@ -61,6 +62,27 @@ class Claims(unittest.TestCase):
             self.assertRegex(done.stderr, r"device gpu0 .*, kernels portable")
             self.assertEqual(done.stdout, self.crumb("--device", "cpu").stdout)
         self.assertRegex(self.devices(), r"kernels dp4a: .*\n  lowered to cl:portable by an earlier run: .*gpu0 .*'dp4a': layer 0 differs")
+
+    def test_a_later_layer_that_is_wrong(self):
+        """Every layer is checked, not the first alone: only the second's values have 5 bits, whose kernels compute wrongly."""
+        mixed, models = Path(self.folder.name, "mixed.gguf"), Path(__file__).resolve().parents[1] / "oracle/models"
+        write_mixed(mixed, Gguf(models / "llama-q4_0.gguf"), Gguf(models / "llama-5-bit.gguf"), b"blk.1.attn_v.weight")
+        self.environment |= {"CRUMB_CLAIM": "u5-dots", "CL_CONFIG_CPU_VECTORIZER_MODE": "1"}
+        mine = ("-m", str(mixed), "-p", "Once upon a time there was")
+        done = self.crumb(*mine, "--device", "gpu0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "with its kernels 'dp4a': layer 1 differs .*; going on with 'cl:portable'")
+        self.assertEqual(done.stdout, self.crumb(*mine, "--device", "cpu").stdout)
+
+    def test_checks_that_are_asked_for(self):
+        """--verify on checks again what has been found right, each time."""
+        self.environment |= {"CRUMB_CLAIM": "gpu", "CL_CONFIG_CPU_VECTORIZER_MODE": "1"}
+        self.assertEqual(self.crumb("--device", "gpu0").returncode, 0)
+        self.assertNotIn("against the CPU's", self.crumb("--device", "gpu0", "-v").stderr)
+        for _ in range(2):
+            asked = self.crumb("--device", "gpu0", "-v", "--verify", "on")
+            self.assertEqual(asked.returncode, 0, asked.stderr)
+            self.assertRegex(asked.stderr, "against the CPU's.*\n(.*\n)*.*they agree")
 
     def test_work_groups_that_never_meet(self):
         """Chunks of keys that nobody merges, on any rung: found out, since a row is checked behind several of them."""

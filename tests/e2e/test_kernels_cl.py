@@ -9,9 +9,10 @@ import os
 import re
 import sys
 import tempfile
+import time
 import unittest
 
-from command import MODEL, SOURCE, CommandTest, crumb
+from command import LIMIT_SECONDS, MODEL, SOURCE, CommandTest, crumb, start
 
 KERNEL = "linear_u2_gemv__portable"
 SMALL = ["--backend", "cl", "--filter", KERNEL, "--bits", "1.58", "--shape", "48x256x1"]
@@ -219,6 +220,24 @@ class OpenCl(CommandTest):
         self.assertRegex(text, r"speeds of other ops\n +select +64 wide, 3 rows +[\d.]+ us")
         self.fails(1, "devices", "--report", self.path("no/folder/report.txt"), says="cannot be written")
         self.fails(2, "devices", "--report", path, "--budget", "soon", says="--budget")
+
+    def test_report_of_a_process_that_is_killed(self):
+        """What was found up to there is in the file, and which kernel was at work."""
+        path = self.path("report.txt")
+        with start("devices", "--report", path, "--filter", "select", "--shape", "1x64x3", "--budget", "0") as process:
+            self.addCleanup(process.kill)
+            begun, text = time.monotonic(), ""
+            while "  select" not in text and process.poll() is None and time.monotonic() - begun < LIMIT_SECONDS:
+                time.sleep(0.005)
+                if os.path.exists(path):
+                    with open(path, encoding="utf-8") as f:
+                        text = f.read()
+            running = process.poll() is None
+            process.kill()
+        self.assertTrue(running, "it had ended when its first kernel was in the file")
+        for part in ("== versions", "== gpu0", "kernels against the scalar reference", "  select"):
+            self.assertIn(part, text)
+        self.assertNotIn("\nend\n", text)
 
     def test_mistakes(self):
         self.fails(4, "kernels", "support", "--device", "gpu77", says="gpu77")

@@ -159,8 +159,8 @@ const cli_option cli_option_table[] = {
      .help = "instead of a model's speed, how near to the machine's limits everything on a token's path comes: a row "
              "for each target of the project; see --filter"},
     {"--filter", CLI_TEXT, "TEXT", AT(kernel_filter), .commands = CLI_BENCH,
-     .help = "with --suite: only cases with this in their name: threads, near/BITS, gemv/SHAPE/BITS, gemm/BITS/GROUP, "
-             "tuned, layer/SHAPE/BITS, model/NAME, paper/SHAPE, depth/TOKENS"},
+     .help = "with --suite: only cases with this in their name: threads, near/BITS, few/BITS/ROWS, gemv/SHAPE/BITS, "
+             "gemm/BITS/GROUP, tuned, layer/SHAPE/BITS, model/NAME, paper/SHAPE, depth/TOKENS"},
     {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_BENCH,
      .help = "with --suite: only weights of these formats: 1, 1.58 (ternary), 2, 3, 4, 5, 6, 8, mxfp4, iq4_nl"},
     {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_BENCH,
