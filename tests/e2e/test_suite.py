@@ -127,6 +127,18 @@ class Suite(CommandTest):
         self.assertEqual(rows[3]["bytes"], 2 * rows[0]["bytes"])
         self.assertLess(rows[1]["bytes"], 0.6 * rows[0]["bytes"])
 
+    def test_peers(self):
+        """Targets beside other programs have rows, which say what measures them."""
+        rows = self.rows("--filter", "peers")
+        self.assertEqual(len(rows), 12)
+        for row in rows:
+            self.assertEqual((row["section"], row["ratio"], row["measured"]), ("peers", None, None))
+            self.assertGreater(row["wanted"], 1)
+            case = re.search(r"tools/compare-peers.py --only (\w+)", row["note"])[1]
+            self.assertIn(case, ("smollm2", "ternary"))
+        self.assertEqual({row["what"].split("beside ")[1].split(",")[0] for row in rows}, {"llama.cpp", "bitnet.cpp", "ik_llama.cpp"})
+        self.assertEqual(len(self.rows("--filter", "peers/ternary/ik_llama.cpp")), 2)
+
     def test_other_formats(self):
         run = [*TINY, "--filter", "gemv/shape/2", "--shape", "256x512"]
         n = len(self.rows(*run[len(TINY):]))
