@@ -14,7 +14,7 @@
 enum {
     GEMM_STEP_BYTES = CRUMB_TILE_ROWS * 4, /* of a panel: four k of a tile-row */
     GEMM_MOST_STEPS = 256,                 /* of a panel: larger ones gain nothing */
-    GEMM_MOST_STEPS_OF_TWO = 160,          /* of each of two: as few as leave rows of 576 in one */
+    GEMM_MOST_STEPS_OF_TWO = 160,          /* of each of two: whole GEMM_TRIT_UNITs, and K = 576 is one */
     GEMM_LEAST_STEPS = 32,
     /* Panels of ternary bytes begin at multiples of 8 steps and of 5 (panel_index.h); reach (dot16.h) counts 500. */
     GEMM_TRIT_UNIT = 40,

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from mixed_model import Gguf, write_mixed
+from model_parts import Gguf, write_mixed
 from system_loader import under_layer
 
 COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ["CRUMB_CLAIMS_LAYER"]

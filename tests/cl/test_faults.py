@@ -20,7 +20,7 @@ import time
 import unittest
 from pathlib import Path
 
-from one_layer import write_one_layer
+from model_parts import write_one_layer
 from system_loader import system_loader
 
 COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ.get("CRUMB_FAULTS_LAYER")  # none: Level Zero

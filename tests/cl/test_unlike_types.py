@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from mixed_model import Gguf, write_mixed
+from model_parts import Gguf, write_mixed
 from told import tell
 
 MODELS = Path(__file__).resolve().parents[1] / "oracle/models"

@@ -133,8 +133,10 @@ static crumb_status put_tests(report *r, const kernels_choice *c, crumb_error *e
         put(r, "  %-28s ", info.name);
         fflush(r->file); /* a driver may end this process */
         CRUMB_TRY(kernels_test_one(c, i, SEED, &n_values, failure, err));
-        if (n_values == 0) put(r, "takes none of the problems\n");
-        if (n_values == 0) continue;
+        if (n_values == 0) {
+            put(r, "takes none of the problems\n");
+            continue;
+        }
         n_run++;
         n_failed += *failure != 0;
         put(r, "%s %llu values\n", *failure ? "FAILED" : "ok", (unsigned long long)n_values);
