@@ -173,9 +173,7 @@ crumb_status crumb_suite_bench_create(crumb_kernel_machine *machine, const crumb
                                       crumb_kernel_bench **out, crumb_error *err) {
     void *memory;
     *out = NULL;
-    if (!crumb_problem_fits(problem))
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "groups of %u do not divide a row of %u", problem->group,
-                          problem->k);
+    if (!crumb_problem_fits(problem)) return crumb_problem_refuse(problem, err);
     CRUMB_TRY(crumb_calloc(1, sizeof **out, "a benchmark", &memory, err));
     crumb_kernel_bench *b = memory;
     b->machine = machine;

@@ -10,13 +10,13 @@ const crumb_kernel_format crumb_kernel_formats[] = {
     {.name = "1", .bits = 1, .max_code = 1, .mul = 2, .sub = 1},
     {.name = "1.58", .bits = 2, .max_code = 2, .mul = 1, .sub = 1},
     {.name = "2", .bits = 2, .max_code = 3, .mul = 2, .sub = 3},
-    {.name = "3", .bits = 3, .max_code = 7, .mul = 1, .sub = 4},
-    {.name = "4", .bits = 4, .max_code = 15, .mul = 1, .sub = 8},
-    {.name = "5", .bits = 5, .max_code = 31, .mul = 1, .sub = 16},
-    {.name = "6", .bits = 6, .max_code = 63, .mul = 1, .sub = 32},
-    {.name = "8", .bits = 8, .max_code = 255, .mul = 1, .sub = 128},
-    {.name = "mxfp4", .bits = 4, .max_code = 15, .mul = 1, .codebook = crumb_codebook_e2m1},
-    {.name = "iq4_nl", .bits = 4, .max_code = 15, .mul = 1, .codebook = crumb_codebook_iq4_nl},
+    {.name = "3", .bits = 3, .max_code = 7, .mul = 1, .sub = 4, .group = 16},
+    {.name = "4", .bits = 4, .max_code = 15, .mul = 1, .sub = 8, .group = 32},
+    {.name = "5", .bits = 5, .max_code = 31, .mul = 1, .sub = 16, .group = 32},
+    {.name = "6", .bits = 6, .max_code = 63, .mul = 1, .sub = 32, .group = 16},
+    {.name = "8", .bits = 8, .max_code = 255, .mul = 1, .sub = 128, .group = 32},
+    {.name = "mxfp4", .bits = 4, .max_code = 15, .mul = 1, .codebook = crumb_codebook_e2m1, .group = 32},
+    {.name = "iq4_nl", .bits = 4, .max_code = 15, .mul = 1, .codebook = crumb_codebook_iq4_nl, .group = 32},
 };
 const size_t crumb_n_kernel_formats = sizeof crumb_kernel_formats / sizeof crumb_kernel_formats[0];
 

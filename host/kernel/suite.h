@@ -41,6 +41,8 @@ typedef struct crumb_kernel_format {
     unsigned bits, max_code;
     int mul, sub;
     const int8_t *codebook;
+    uint32_t group; /* weights that share a scale in most files of it; 0: a whole row, as models trained with so few
+                     * bits have it */
 } crumb_kernel_format;
 
 extern const crumb_kernel_format crumb_kernel_formats[];

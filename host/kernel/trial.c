@@ -36,6 +36,14 @@ bool crumb_problem_fits(const crumb_kernel_problem *p) {
            ((p->group == 16 || p->group % CRUMB_TILE_K == 0) && crumb_round_up(p->k, CRUMB_TILE_K) % p->group == 0);
 }
 
+crumb_status crumb_problem_refuse(const crumb_kernel_problem *p, crumb_error *err) {
+    return crumb_fail(
+        err, CRUMB_ERR_ARGUMENT,
+        "groups of %u do not divide a row of %u; there are groups of 16 and of multiples of 32, and 0: one "
+        "scale per row",
+        p->group, p->k);
+}
+
 crumb_matrix crumb_problem_matrix(const crumb_kernel_problem *p) {
     return (crumb_matrix){.bits = (uint8_t)p->format->bits,
                           .max_code = (uint8_t)p->format->max_code,

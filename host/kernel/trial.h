@@ -68,5 +68,7 @@ void crumb_trial_destroy(crumb_trial *trial);
 crumb_trial_params crumb_problem_trial(const crumb_kernel_problem *problem);
 crumb_matrix crumb_problem_matrix(const crumb_kernel_problem *problem);
 bool crumb_problem_fits(const crumb_kernel_problem *problem);
+/* Fails with ARGUMENT for one that does not fit, and says which groups do. */
+crumb_status crumb_problem_refuse(const crumb_kernel_problem *problem, crumb_error *err);
 
 #endif

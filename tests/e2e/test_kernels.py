@@ -29,11 +29,51 @@ class Kernels(CommandTest):
         self.assertIn("[M/32][K/4][m8][k4][m4]", text)
 
     def test_layouts_kernels_are_never_chosen(self):
-        chosen = json.loads(self.succeeds("kernels", "support", "--json").stdout)["formats"]
-        names = {row[key] for row in chosen for key in row if key.startswith("rows_")}
+        names = {name for row in self.supported() for name in row["chosen"].values()}
         ranks = {row["name"]: row["rank"] for row in self.listed()}
         self.assertTrue(names and all(ranks[name] >= 0 for name in names))
         self.assertIn("kernels run here", self.succeeds("kernels", "support").stdout)
+
+    def supported(self, *arguments):
+        """The formats of `kernels support`, with the kernels by their shapes."""
+        rows = json.loads(self.succeeds("kernels", "support", "--json", *arguments).stdout)["formats"]
+        return [{**row, "chosen": {(c["m"], c["k"], c["n"]): c["kernel"] for c in row["chosen"]}} for row in rows]
+
+    def test_support_takes_shapes_and_groups(self):
+        """Without them, groups are those that files of a format have: layouts for one scale a row are seen."""
+        groups = {row["bits"]: row["group"] for row in self.supported()}
+        self.assertEqual(groups, {"1": 0, "1.58": 0, "2": 0, "3": 16, "4": 32, "5": 32, "6": 16, "8": 32, "mxfp4": 32, "iq4_nl": 32})
+        (row,) = self.supported("--bits", "1", "--target", "cpu:avx2")
+        self.assertEqual(row["chosen"][1024, 4096, 1], "gemv_b8_i8__avx2")
+        rows = self.supported("--bits", "2,4", "--group", "16,0", "--shape", "64x96x1,128x256x33", "--target", "cpu:avx2")
+        self.assertEqual([(row["bits"], row["group"]) for row in rows], [("2", 16), ("2", 0), ("4", 16), ("4", 0)])
+        for row in rows:
+            gemm = f"gemm_u{row['bits']}_i8__avx2"
+            self.assertEqual(row["chosen"], {(64, 96, 1): f"gemv_u{row['bits']}_i8__avx2", (128, 256, 33): gemm})
+        text = self.succeeds("kernels", "support", "--bits", "4", "--group", "16,0", "--shape", "64x96x1").stdout
+        self.assertRegex(text, r"bits +scales per 64x96x1\n4 +16 +gemv_u4_i8__\w+\n4 +row +gemv_u4_i8__\w+\n$")
+
+    def test_tiers_that_do_not_run_here(self):
+        """None stands in for another: what a plan of such a tier takes, there is no telling."""
+        here = {row["isa"] for row in self.listed() if row["runs_here"]}
+        missing = sorted({row["isa"] for row in self.listed()} - here)
+        if not missing:
+            self.skipTest("the processor has all of them")
+        for command in (["kernels", "support"], ["bench", "--suite", "cpu"], ["tune"], ["run", "-n", "1"]):
+            self.fails(4, *command, "--target", "cpu:" + missing[0], says=f"cpu:{missing[0]}")
+            self.fails(4, *command, "--target", "cpu:" + missing[0], says="this processor cannot run it; its best is ")
+
+    def test_groups_that_divide_no_row(self):
+        for group, shape, row in (("24", None, 32), ("24,32", None, 32), ("48", "64x96x1", 96), ("64", "64x96x1,64x32", 96),
+                                  ("64", "64x96x1,64x128", 96)):
+            given = ["--group", group, *(["--shape", shape] if shape else [])]
+            refused = self.fails(2, "kernels", "test", *given, "--bits", "4", says=f"do not divide a row of {row}; there are ")
+            self.assertRegex(refused.stderr, rf"groups of {group.split(',')[0]} ")
+        self.succeeds("kernels", "test", "--filter", "gemm_u4_i8__ref", "--bits", "4", "--group", "32", "--shape", "17x100x1")  # padded
+        self.succeeds("kernels", "test", "--filter", "gemm_u4_i8__ref", "--bits", "4", "--group", "64,32", "--shape", "17x96x1,17x128x1")
+        for command in (["perf", "--bits", "4"], ["support"]):
+            self.fails(2, "kernels", *command, "--group", "32", "--shape", "64x100x1", says="groups of 32 do not divide a row of 100")
+        self.fails(2, "kernels", "support", "--group", "24", says="groups of 24 do not divide a row of 4096")
 
     def test_test_counts_and_repeats(self):
         done = json.loads(self.succeeds("kernels", "test", "--json", "--bits", "2", "--shape", "33x256x3").stdout)
@@ -138,7 +178,9 @@ class Kernels(CommandTest):
         self.fails(2, "kernels", "perf", "--bits", "7", says="--bits: '7'")
         for shape in ("12", "0x32x1", "16x32x", "16x32x1x1", "16x99999x1", "axb"):
             self.fails(2, "kernels", "perf", "--shape", shape, says="--shape")
-        self.fails(1, "kernels", "perf", "--bits", "2", "--shape", "16x100x1", "--group", "64", says="no kernel was timed")
+        self.fails(2, "kernels", "perf", "--bits", "2", "--shape", "16x100x1", "--group", "64", says="do not divide a row of 100")
+        self.fails(1, "kernels", "perf", "--filter", "gemv_t5", "--bits", "1.58", "--group", "32", "--shape", "16x128x1",
+                   says="none that the options select runs here and takes one of the problems")
 
 
 class Devices(CommandTest):

@@ -1,4 +1,4 @@
-/* crumb kernels: what the options select, and the listings. */
+/* crumb kernels: what the options select, and the list. */
 #include "tools/crumb/kernels.h"
 
 #include "cpu/suite.h"
@@ -144,6 +144,35 @@ crumb_status kernels_choose(const cli_options *options, int n_threads, const ker
     return open_machine(options, n_threads, out, err);
 }
 
+crumb_status kernels_check_tier(const kernels_choice *c, crumb_error *err) {
+    char device[96], target[32], source[20];
+    c->suite->identify(c->machine, device, target, source);
+    if (kernels_gpu_backend(c->options) || !c->target || strcmp(c->target, target) == 0) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_DEVICE, "--target %s: this processor cannot run it; its best is %s",
+                      c->options->target, target);
+}
+
+/* Whether a row has whole groups of that size; `padded`: or has them with zeros behind it. */
+static bool goes_with(uint32_t group, uint32_t k, bool padded) {
+    return crumb_problem_fits(&(crumb_kernel_problem){.k = k, .group = group}) &&
+           (padded || group == 0 || k % group == 0);
+}
+
+crumb_status kernels_check_groups(const kernels_choice *c, bool padded, crumb_error *err) {
+    size_t of_group[CLI_LIST_MAX] = {0}, of_shape[CLI_LIST_MAX] = {0};
+    for (size_t g = 0; g < c->n_groups; g++)
+        for (size_t s = 0; s < c->n_shapes; s++) {
+            const bool fit = goes_with(c->groups[g], c->shapes[s].k, padded);
+            of_group[g] += fit;
+            of_shape[s] += fit;
+        }
+    for (size_t g = 0; g < c->n_groups; g++)
+        for (size_t s = 0; s < c->n_shapes; s++)
+            if ((c->options->kernel_groups.n && !of_group[g]) || (c->options->kernel_shapes.n && !of_shape[s]))
+                return crumb_problem_refuse(&(crumb_kernel_problem){.k = c->shapes[s].k, .group = c->groups[g]}, err);
+    return CRUMB_OK;
+}
+
 static bool has_format(const kernels_choice *c, const crumb_kernel_info *info) {
     if (c->options->kernel_bits.n == 0) return true;
     for (size_t i = 0; i < c->n_formats; i++)
@@ -241,83 +270,6 @@ static crumb_status list(const kernels_choice *c, crumb_error *err) {
     return document ? json_print(document, false, "\n", err) : CRUMB_OK;
 }
 
-/* ---- support ----------------------------------------------------------------------------------------------- */
-
-static const uint32_t batches[] = {1, 4, 512};
-enum { N_BATCHES = sizeof batches / sizeof batches[0], MAX_REASONS = 32 };
-
-/* What a plan takes when nothing is tuned, for groups of --group or 32. */
-static const char *chosen(const kernels_choice *c, const crumb_kernel_format *format, uint32_t n) {
-    const crumb_kernel_info any = {.acts = 0};
-    const uint32_t group = c->n_groups ? c->groups[0] : 32;
-    const crumb_kernel_problem p = kernels_problem(c, &any, format, group, (kernels_shape){1024, 4096, n});
-    size_t kernel = kernels_chosen(c, &p);
-    return kernel == SIZE_MAX ? "none" : kernels_info(c, kernel).name;
-}
-
-/* Kernels that do not run here, by the reason. */
-typedef struct reasons {
-    char text[MAX_REASONS][96];
-    size_t count[MAX_REASONS], n, n_here;
-} reasons;
-
-static void count_reasons(const kernels_choice *c, reasons *out) {
-    *out = (reasons){.n = 0};
-    for (size_t i = 0; i < c->suite->n_kernels(); i++) {
-        const crumb_kernel_info info = kernels_info(c, i);
-        size_t r = 0;
-        out->n_here += info.available;
-        if (info.available) continue;
-        while (r < out->n && strcmp(out->text[r], info.why_not) != 0) r++;
-        if (r == MAX_REASONS) continue;
-        if (r == out->n) snprintf(out->text[out->n++], sizeof out->text[0], "%s", info.why_not);
-        out->count[r]++;
-    }
-}
-
-static crumb_status support_json(const kernels_choice *c, const reasons *r, crumb_error *err) {
-    char device[160];
-    cJSON *document = json_document(), *missing = cJSON_AddArrayToObject(document, "missing");
-    cJSON *entries = cJSON_AddArrayToObject(document, "formats");
-    kernels_device_name(c, device);
-    json_add_text(document, "device", device);
-    json_add_u64(document, "kernels", c->suite->n_kernels());
-    json_add_u64(document, "kernels_here", r->n_here);
-    for (size_t i = 0; i < r->n; i++) {
-        cJSON *entry = cJSON_CreateObject();
-        json_add_text(entry, "why_not", r->text[i]);
-        json_add_u64(entry, "kernels", r->count[i]);
-        cJSON_AddItemToArray(missing, entry);
-    }
-    for (size_t f = 0; f < c->n_formats; f++) {
-        cJSON *entry = cJSON_CreateObject();
-        json_add_text(entry, "bits", c->formats[f]->name);
-        json_add_text(entry, "rows_1", chosen(c, c->formats[f], batches[0]));
-        json_add_text(entry, "rows_4", chosen(c, c->formats[f], batches[1]));
-        json_add_text(entry, "rows_512", chosen(c, c->formats[f], batches[2]));
-        cJSON_AddItemToArray(entries, entry);
-    }
-    return json_print(document, false, "\n", err);
-}
-
-static crumb_status support(const kernels_choice *c, crumb_error *err) {
-    char device[160];
-    reasons r;
-    count_reasons(c, &r);
-    if (c->options->json) return support_json(c, &r, err);
-    kernels_device_name(c, device);
-    cli_print("%s: %s\n%zu of %zu kernels run here.\n", c->suite->backend, device, r.n_here, c->suite->n_kernels());
-    for (size_t i = 0; i < r.n; i++) cli_print("%6zu do not: %s\n", r.count[i], r.text[i]);
-    cli_print("\nWhat a plan takes when nothing is tuned, for scales of %u weights:\n%-8s %-28s %-28s %s\n",
-              c->n_groups ? c->groups[0] : 32, "bits", "1 row", "4 rows", "512 rows");
-    for (size_t f = 0; f < c->n_formats; f++) {
-        cli_print("%-8s", c->formats[f]->name);
-        for (size_t b = 0; b < N_BATCHES; b++)
-            cli_print(b + 1 < N_BATCHES ? " %-28s" : " %s\n", chosen(c, c->formats[f], batches[b]));
-    }
-    return CRUMB_OK;
-}
-
 /* ---- the subcommand ---------------------------------------------------------------------------------------- */
 
 /* Also without a device: then none of a backend's kernels runs here. */
@@ -330,14 +282,6 @@ static int kernels_list(const cli_options *options) {
         status = CRUMB_OK;
     }
     if (status == CRUMB_OK) status = list(&c, &err);
-    kernels_release(&c);
-    return status == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
-}
-static int kernels_support(const cli_options *options) {
-    crumb_error err = {0};
-    kernels_choice c;
-    crumb_status status = kernels_choose(options, (int)options->n_threads, NULL, 0, NULL, 0, &c, &err);
-    if (status == CRUMB_OK) status = support(&c, &err);
     kernels_release(&c);
     return status == CRUMB_OK ? CLI_EXIT_OK : cli_fail(&err);
 }

@@ -31,6 +31,11 @@ crumb_status kernels_choose(const cli_options *options, int n_threads, const ker
                             size_t n_standard_shapes, const uint32_t *standard_groups, size_t n_standard_groups,
                             kernels_choice *out, crumb_error *err);
 void kernels_release(kernels_choice *choice);
+/* Fails with DEVICE where --target names a tier of the CPU that does not run here, and plans would be another one's. */
+crumb_status kernels_check_tier(const kernels_choice *choice, crumb_error *err);
+/* Fails with ARGUMENT where a --group goes with none of the shapes, or a --shape with none of the groups. `padded`:
+ * groups that a row has only with zeros behind it, as kernels get it, do. */
+crumb_status kernels_check_groups(const kernels_choice *choice, bool padded, crumb_error *err);
 /* The options that name the same device, tier and threads again, with a space in front; empty for the CPU by default.
  */
 void kernels_machine_flags(const kernels_choice *c, char out[KERNELS_FLAGS_BYTES]);
@@ -169,7 +174,8 @@ crumb_status kernels_test_one(const kernels_choice *choice, size_t kernel, uint6
 
 /* ---- subcommands ------------------------------------------------------------------------------------------- */
 
-int kernels_test(const cli_options *options); /* kernels_test.c */
-int kernels_perf(const cli_options *options); /* kernels_perf.c */
+int kernels_support(const cli_options *options); /* kernels_support.c */
+int kernels_test(const cli_options *options);    /* kernels_test.c */
+int kernels_perf(const cli_options *options);    /* kernels_perf.c */
 
 #endif

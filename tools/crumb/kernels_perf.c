@@ -256,6 +256,7 @@ int kernels_perf(const cli_options *options) {
     crumb_status status =
         kernels_choose(options, (int)options->n_threads, standard_shapes,
                        sizeof standard_shapes / sizeof *standard_shapes, standard_groups, 1, &p->choice, &err);
+    if (status == CRUMB_OK) status = kernels_check_groups(&p->choice, false, &err);
     cJSON *document = options->json ? json_document() : NULL;
     if (document) p->entries = cJSON_AddArrayToObject(document, "results");
     cli_catch_interrupt();
@@ -269,6 +270,8 @@ int kernels_perf(const cli_options *options) {
     free(p);
     if (status != CRUMB_OK) return cli_fail(&err);
     if (cli_interrupted(NULL)) return CLI_EXIT_INTERRUPTED;
-    if (n_timed == 0) return cli_error("no kernel was timed: none that the options select runs here"), CLI_EXIT_FAILURE;
+    if (n_timed == 0)
+        return cli_error("no kernel was timed: none that the options select runs here and takes one of the problems"),
+               CLI_EXIT_FAILURE;
     return CLI_EXIT_OK;
 }

@@ -212,6 +212,7 @@ int kernels_test(const cli_options *options) {
     crumb_error err = {0};
     test_state t = {.seed = options->kernel_seed >= 0 ? (uint64_t)options->kernel_seed : crumb_now_ns() % 1000000};
     crumb_status status = kernels_choose_tests(options, &t.choice, &err);
+    if (status == CRUMB_OK) status = kernels_check_groups(&t.choice, true, &err);
     cJSON *document = options->json ? json_document() : NULL;
     cli_catch_interrupt();
     if (document)
@@ -227,6 +228,7 @@ int kernels_test(const cli_options *options) {
     if (status != CRUMB_OK) return cli_fail(&err);
     if (cli_interrupted(NULL)) return CLI_EXIT_INTERRUPTED;
     if (t.n_run == 0)
-        return cli_error("no kernel was tested: none that the options select runs here"), CLI_EXIT_FAILURE;
+        return cli_error("no kernel was tested: none that the options select runs here and takes one of the problems"),
+               CLI_EXIT_FAILURE;
     return t.n_failed ? EXIT_VERIFICATION : CLI_EXIT_OK;
 }

@@ -207,7 +207,9 @@ const cli_option cli_option_table[] = {
     {"--backend", CLI_TEXT, "cpu|cl|ze", AT(backend), .commands = CLI_KERNELS | CLI_TUNE,
      .help = "cl: the GPU's through OpenCL, ze: through Level Zero; on gpu0 unless --device says otherwise"},
     {"--group", CLI_INTS, "N,...", AT(kernel_groups), .min = 0, .max = 65536, .commands = CLI_KERNELS | CLI_TUNE,
-     .help = "weights that share a scale; 0: a whole row"},
+     .help =
+         "weights that share a scale: 16 or a multiple of 32; 0: a whole row. kernels support: by default as files of "
+         "the format have it"},
     {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_KERNELS,
      .help = "shapes of the layer: outputs x inputs x rows of activations; of attention: positions before x columns of "
              "all heads x rows"},
@@ -215,7 +217,8 @@ const cli_option cli_option_table[] = {
      .help = "shapes of the layer: outputs x inputs x rows of activations"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_KERNELS,
      .help =
-         "only kernels of this tier: cpu:scalar, cpu:avx2, cpu:avxvnni, cpu:avxvnniint8, cpu:avx512ymm, "
+         "only kernels of this tier, and for support what its plans take: cpu:scalar, cpu:avx2, cpu:avxvnni, "
+         "cpu:avxvnniint8, cpu:avx512ymm, "
          "cpu:avx512vnni, cpu:avx512vbmi, cl:portable, cl:dp4a, cl:dpas-i8, cl:dpas; cl:dpas+bf16: for values in bf16"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_TUNE,
      .help = "for runs with this --target: cpu:avx2 and the CPU's other tiers, cl:portable, cl:dp4a, cl:dpas-i8, "

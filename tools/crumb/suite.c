@@ -46,24 +46,14 @@ bool suite_wants_format(const suite_state *s, const char *name) {
     return false;
 }
 
-/* What --target forces: NULL where it is not given, or names no tier. */
-static crumb_status read_tier(suite_state *s, const char *target, crumb_error *err) {
-    if (!target || strcmp(target, "cpu") == 0) return CRUMB_OK;
-    s->tier = strncmp(target, "cpu:", 4) == 0 ? target + 4 : target;
-    for (size_t i = 0; i < s->choice.suite->n_kernels(); i++) {
-        const crumb_kernel_info info = kernels_info(&s->choice, i);
-        if (info.available && strcmp(info.target, s->tier) == 0) return CRUMB_OK;
-    }
-    return crumb_fail(err, CRUMB_ERR_DEVICE, "--target %s: this machine has no such tier", target);
-}
-
 static crumb_status set_up(suite_state *s, const cli_options *o, crumb_error *err) {
     *s = (suite_state){.options = o, .format = bench_choose_format(o), .rounds = (size_t)o->rounds};
     if (o->bench_threads.n != 1) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--suite takes one number of threads (-t)");
     if (kernels_gpu_backend(o)) return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--suite cpu measures the CPU");
     s->n_threads = bench_resolve_threads(o, o->bench_threads.value[0]);
     CRUMB_TRY(kernels_choose(o, s->n_threads, NULL, 0, NULL, 0, &s->choice, err));
-    return read_tier(s, o->target, err);
+    s->tier = s->choice.target;
+    return kernels_check_tier(&s->choice, err);
 }
 
 static crumb_status run_sections(suite_state *s, bool counting, crumb_error *err) {

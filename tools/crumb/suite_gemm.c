@@ -61,9 +61,9 @@ crumb_status suite_gemm(suite_state *s, crumb_error *err) {
 /* ---- a few rows -------------------------------------------------------------------------------------------- */
 
 /* What memory or products allow, whichever is less: from some number of rows on it is products. Nothing is wanted. */
-static crumb_status few_row(suite_state *s, const char *format, uint32_t group, kernels_shape shape, const char *forced,
+static crumb_status few_row(suite_state *s, const char *format, kernels_shape shape, const char *forced,
                             crumb_error *err) {
-    const crumb_kernel_problem p = suite_problem(s, format, group, shape);
+    const crumb_kernel_problem p = suite_usual_problem(s, format, shape);
     const size_t kernel = suite_pick(s, &p, forced ? forced : s->tier);
     suite_row row = {.section = "few", .unit = "GOPS"};
     kernels_turns turns = {0};
@@ -83,7 +83,7 @@ static crumb_status few_row(suite_state *s, const char *format, uint32_t group, 
         row.baseline = memory ? from_memory : row.peak_gops;
         snprintf(row.baseline_name, sizeof row.baseline_name, "%s", memory ? "by bytes read" : "int8 peak");
         row.ratio = kernels_turns_median(&turns, 0, memory ? TURNS_READ_SHARE : TURNS_PEAK_SHARE);
-        if (group) snprintf(row.note, sizeof row.note, "scales per %u", group);
+        if (p.group) snprintf(row.note, sizeof row.note, "scales per %u", p.group);
         status = suite_row_add(s, &row, err);
     }
     kernels_turns_destroy(&turns);
@@ -91,23 +91,19 @@ static crumb_status few_row(suite_state *s, const char *format, uint32_t group, 
 }
 
 crumb_status suite_few(suite_state *s, crumb_error *err) {
-    static const struct {
-        const char *format;
-        uint32_t group; /* as files of that many bits have */
-    } cases[] = {{"1", 0}, {"1.58", 0}, {"2", 0}, {"4", 32}, {"8", 32}};
+    static const char *const formats[] = {"1", "1.58", "2", "4", "8"};
     enum { MOST = 16 };
     kernels_shape shape = {8192, 2048, 1};
     for (size_t i = s->choice.n_shapes; i-- > 0;)
         if (s->choice.shapes[i].n == 1) shape = s->choice.shapes[i];
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
         for (shape.n = 2; shape.n <= MOST; shape.n *= 2) {
-            const char *format = cases[i].format, *forced[SUITE_LOWER_TIERS];
-            const uint32_t group = shape.k % (cases[i].group ? cases[i].group : 1) ? 0 : cases[i].group;
+            const char *format = formats[i], *forced[SUITE_LOWER_TIERS];
             if (!suite_wants_format(s, format) || !suite_case(s, "few/%s/%u", format, shape.n)) continue;
-            const crumb_kernel_problem p = suite_problem(s, format, group, shape);
+            const crumb_kernel_problem p = suite_usual_problem(s, format, shape);
             const size_t n = suite_lower_tiers(s, &p, forced);
-            CRUMB_TRY(few_row(s, format, group, shape, NULL, err));
-            for (size_t j = 0; j < n; j++) CRUMB_TRY(few_row(s, format, group, shape, forced[j], err));
+            CRUMB_TRY(few_row(s, format, shape, NULL, err));
+            for (size_t j = 0; j < n; j++) CRUMB_TRY(few_row(s, format, shape, forced[j], err));
         }
     return CRUMB_OK;
 }

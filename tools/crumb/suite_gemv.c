@@ -45,13 +45,11 @@ enum { LEAST_BYTES = 4000000, MAX_MATRICES = CLI_LIST_MAX };
 /* What is wanted of the chosen kernel, and of the tiers that owners of Arc cards have, forced. */
 typedef struct gemv_target {
     const char *format;
-    uint32_t group; /* as files of that many bits have */
     double wanted, wanted_ymm, wanted_avx2;
 } gemv_target;
 
 static const gemv_target gemv_targets[] = {
-    {"1", 0, 0.90, 0, 0},  {"1.58", 0, 0.95, 0.92, 0.85}, {"2", 0, 0.95, 0.92, 0.85},
-    {"4", 32, 0.97, 0, 0}, {"8", 32, 0.97, 0, 0},
+    {"1", 0.90, 0, 0}, {"1.58", 0.95, 0.92, 0.85}, {"2", 0.95, 0.92, 0.85}, {"4", 0.97, 0, 0}, {"8", 0.97, 0, 0},
 };
 
 /* One case: the matrices of a model, in one format. */
@@ -76,7 +74,7 @@ static uint64_t code_bytes(const char *format, kernels_shape shape) {
 
 static crumb_status gemv_row(suite_state *s, const char *model, const gemv_target *t, kernels_shape shape,
                              const char *forced, crumb_error *err) {
-    const crumb_kernel_problem p = suite_problem(s, t->format, t->group, shape);
+    const crumb_kernel_problem p = suite_usual_problem(s, t->format, shape);
     const size_t kernel = suite_pick(s, &p, forced ? forced : s->tier);
     suite_row row = {.section = "gemv", .unit = "GB/s", .baseline_name = "read"};
     kernels_turns turns = {0};
@@ -97,7 +95,7 @@ static crumb_status gemv_row(suite_state *s, const char *model, const gemv_targe
         row.baseline = row.read_gb_s = kernels_turns_median(&turns, way, TURNS_READ_GB_S);
         row.ratio = kernels_turns_median(&turns, way, TURNS_READ_SHARE);
         snprintf(row.note, sizeof row.note, "%s", divided);
-        if (t->group) snprintf(row.note, sizeof row.note, "scales per %u, %s", t->group, divided);
+        if (p.group) snprintf(row.note, sizeof row.note, "scales per %u, %s", p.group, divided);
         if (!large) snprintf(row.note, sizeof row.note, "not judged: 4 MB or less");
         if (large && row.wanted <= 0) snprintf(row.note, sizeof row.note, "judged by its weights per second, below");
         status = suite_row_add(s, &row, err);
@@ -109,7 +107,7 @@ static crumb_status gemv_row(suite_state *s, const char *model, const gemv_targe
 /* The chosen tier's kernel, and those that the target names for lower tiers. */
 static crumb_status gemv_tiers(suite_state *s, const char *model, const gemv_target *t, kernels_shape shape,
                                crumb_error *err) {
-    const crumb_kernel_problem p = suite_problem(s, t->format, t->group, shape);
+    const crumb_kernel_problem p = suite_usual_problem(s, t->format, shape);
     const char *forced[SUITE_LOWER_TIERS];
     const size_t n = t->wanted_avx2 > 0 ? suite_lower_tiers(s, &p, forced) : 0;
     CRUMB_TRY(gemv_row(s, model, t, shape, NULL, err));

@@ -31,6 +31,11 @@ crumb_kernel_problem suite_problem(const suite_state *s, const char *format, uin
     return kernels_problem(&s->choice, &any, crumb_kernel_format_find(format), group, shape);
 }
 
+crumb_kernel_problem suite_usual_problem(const suite_state *s, const char *format, kernels_shape shape) {
+    const uint32_t group = crumb_kernel_format_find(format)->group;
+    return suite_problem(s, format, group && shape.k % group == 0 ? group : 0, shape);
+}
+
 crumb_status suite_turns(const suite_state *s, const crumb_kernel_problem *p, size_t first, size_t second,
                          size_t rounds, kernels_turns *out, crumb_error *err) {
     CRUMB_TRY(kernels_turns_create(&s->choice, p, rounds, true, out, err));

@@ -12,6 +12,8 @@ size_t suite_pick(const suite_state *s, const crumb_kernel_problem *p, const cha
 enum { SUITE_LOWER_TIERS = 3 };
 size_t suite_lower_tiers(const suite_state *s, const crumb_kernel_problem *p, const char *out[SUITE_LOWER_TIERS]);
 crumb_kernel_problem suite_problem(const suite_state *s, const char *format, uint32_t group, kernels_shape shape);
+/* With groups as files of the format have them, or one scale per row where they do not divide it. */
+crumb_kernel_problem suite_usual_problem(const suite_state *s, const char *format, kernels_shape shape);
 /* Times one kernel, or two in turns (the second may be SIZE_MAX), on weights that no cache has. The caller destroys
  * *out in any case. */
 crumb_status suite_turns(const suite_state *s, const crumb_kernel_problem *p, size_t first, size_t second,

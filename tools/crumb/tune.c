@@ -304,15 +304,6 @@ static crumb_status tune_all(const kernels_choice *choice, const problem_list *l
     return status;
 }
 
-/* Plans of that tier find what was measured for it, and no others. */
-static crumb_status check_tier(const kernels_choice *c, crumb_error *err) {
-    char device[96], target[32], source[20];
-    c->suite->identify(c->machine, device, target, source);
-    if (kernels_gpu_backend(c->options) || !c->target || strcmp(c->target, target) == 0) return CRUMB_OK;
-    return crumb_fail(err, CRUMB_ERR_DEVICE, "--target %s: this processor cannot run it; its best is %s",
-                      c->options->target, target);
-}
-
 static crumb_status tune(const cli_options *options, crumb_error *err) {
     static const kernels_shape standard_shapes[] = {
         {8192, 2048, 1}, {2048, 8192, 1}, {8192, 2048, 512}, {2048, 8192, 512}};
@@ -326,7 +317,7 @@ static crumb_status tune(const cli_options *options, crumb_error *err) {
     crumb_status status =
         kernels_choose(options, (int)options->n_threads, standard_shapes,
                        sizeof standard_shapes / sizeof *standard_shapes, standard_groups, 1, &choice, err);
-    if (status == CRUMB_OK) status = check_tier(&choice, err);
+    if (status == CRUMB_OK) status = kernels_check_tier(&choice, err); /* others' plans find nothing of it */
     choice.target = NULL; /* --target says what plans use, which may be kernels of a lower rung */
     if (status == CRUMB_OK && options->model) status = problems_of_model(options, &list, err);
     if (status == CRUMB_OK && !options->model) problems_of_choice(&choice, &list);
