@@ -133,22 +133,22 @@ static void choose_read(crumb_probe *probe) {
     probe->read = ways[best[1] > best[0]];
 }
 
-/* Of the last-level caches that the threads have: one each at most. */
-static uint64_t last_cache_bytes(const crumb_probe *probe) {
+/* The threads have one cache each at most. */
+uint64_t crumb_probe_cached_bytes(const crumb_probe *probe) {
 #if defined(CRUMB_SANITIZED) /* such code says nothing of speed, and a gigabyte's shadow takes long to make */
     (void)probe;
     return 0;
 #else
     const uint64_t all = crumb_cache_all_bytes(3),
                    most = crumb_cache_bytes(3) * (uint64_t)crumb_pool_threads(probe->pool);
-    return most && most < all ? most : all;
+    return 4 * (most && most < all ? most : all);
 #endif
 }
 
 crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err) {
     if (probe->data) return CRUMB_OK;
-    const uint64_t least = UINT64_C(128) << 20, cache = last_cache_bytes(probe);
-    const uint64_t wanted = cache >= least / 4 ? 4 * cache + least / 4 : least;
+    const uint64_t least = UINT64_C(128) << 20, cached = crumb_probe_cached_bytes(probe);
+    const uint64_t wanted = cached >= least ? cached + least / 4 : least;
     probe->n_bytes = crumb_round_up(wanted, window_bytes);
     probe->n_windows = (uint32_t)(probe->n_bytes / window_bytes);
     if (probe->n_bytes > crumb_memory_available_bytes() / 2)

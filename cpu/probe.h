@@ -20,6 +20,9 @@ crumb_status crumb_probe_create(int n_threads, const char *cpu_kind, crumb_probe
 crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err);
 void crumb_probe_destroy(crumb_probe *probe);           /* NULL is allowed */
 crumb_pool *crumb_probe_pool(const crumb_probe *probe); /* the probe's own, for what it is compared with */
+/* Bytes below which what is read again and again may come from a cache: 4 times the last-level caches that the threads
+ * have. 0: unknown. */
+uint64_t crumb_probe_cached_bytes(const crumb_probe *probe);
 
 /* Threads that have gone to sleep since the pool's last work wake up, and spin for some 0.1 ms: in a plan they never
  * sleep between two steps, so what is timed alone should not wait for them either. Reading and computing do this first.

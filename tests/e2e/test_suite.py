@@ -10,7 +10,7 @@ import unittest
 from command import MODEL, CommandTest
 
 FIELDS = ["section", "what", "measured", "unit", "baseline_name", "baseline", "ratio", "wanted", "met", "bytes",
-          "head_type", "read_gb_s", "peak_gops", "note", "n_threads", "rounds", "cpu_info"]
+          "head_type", "read_gb_s", "peak_gops", "tuning", "note", "n_threads", "rounds", "cpu_info"]
 TINY = ["bench", "--suite", "cpu", "--rounds", "2", "-t", "1"]
 
 
@@ -52,6 +52,7 @@ class Suite(CommandTest):
             if row["ratio"] is not None:
                 self.assertAlmostEqual(row["ratio"] * row["measured"], 2, places=3)  # both printed with 6 digits
                 self.assertEqual((row["baseline"], row["met"]), (2, row["ratio"] >= 1))
+                self.assertEqual("the system takes longer to wake them" in row["note"], what == "a call")
 
     def test_tuned(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -62,6 +63,14 @@ class Suite(CommandTest):
             self.assertEqual(len(problems), 1)
             self.assertRegex(problems[0]["what"], "256 x 512 x 1, gem[mv]_u2_i8")  # which is fastest, the machine says
             self.assertEqual((last["measured"], last["ratio"], last["wanted"]), (1, problems[0]["ratio"], 1.05))
+            run = ["--filter", "model", "-m", MODEL, "-p", "0"]
+            tuned = f"tuned: {database}, 1 records"
+            self.assertEqual([row["tuning"] for row in self.rows(*run, "--tuning", database)], [tuned])
+            lines = self.succeeds(*TINY, *run, "--tuning", database).stdout.splitlines()
+            self.assertEqual(lines[1], f"Single kernels run as by default; whole models (layer, model, paper, depth) are {tuned}.")
+            self.assertEqual([row["tuning"] for row in self.rows(*run, "--tuning", "none")], ["untuned"])
+            lines = self.succeeds(*TINY[:-1], "2", *run, "--tuning", database).stdout.splitlines()  # of other threads
+            self.assertTrue(lines[1].endswith(" are untuned."), lines[1])
         (nothing,) = self.rows("--filter", "tuned", "--tuning", "none")
         self.assertIsNone(nothing["ratio"])
         self.assertIn("crumb tune", nothing["note"])
@@ -110,8 +119,14 @@ class Suite(CommandTest):
         self.assertEqual((decoding["wanted"], prompt["wanted"]), (0.92, None))
         self.assertAlmostEqual(decoding["baseline"] * decoding["bytes"] / decoding["read_gb_s"] / 1e9, 1, places=4)
         self.assertTrue(decoding["head_type"])
+        self.says_what_is_cached(decoding)
         self.assertGreater(prompt["peak_gops"], 0)
         self.assertEqual(len(self.rows("--filter", "model", "-p", "0", "-m", f"{MODEL},{MODEL}")), 2)
+
+    def says_what_is_cached(self, row):
+        """A tiny model's token is in the cache of any machine, where that is known."""
+        if any(os.path.exists(f"/sys/devices/system/cpu/cpu0/cache/index{i}/size") for i in range(3, 5)) and not os.environ.get("CRUMB_SANITIZE"):
+            self.assertRegex(row["note"], r"not all from memory: a token reads [\d.]+ MB, less than 4 times the last-level cache's \d+$")
 
     def test_layer(self):
         row, = self.rows("--filter", "layer/mobilellm", "--bits", "1")
@@ -144,9 +159,9 @@ class Suite(CommandTest):
         n = len(self.rows(*run[len(TINY):]))
         lines = self.succeeds(*run).stdout.splitlines()
         self.assertRegex(lines[0], r", 1 threads, medians of 2 rounds$")
-        self.assertEqual([cell.strip() for cell in lines[2].split("|")[1:-1]],
+        self.assertEqual([cell.strip() for cell in lines[3].split("|")[1:-1]],
                          ["section", "what", "measured", "of", "ratio", "wanted", "met", "basis"])
-        self.assertRegex(lines[4], r"^\| gemv +\| shape 256 x 512, 2-bit, \w+ +\| +[\d.]+ GB/s \| [\d.]+ GB/s read +\|")
+        self.assertRegex(lines[5], r"^\| gemv +\| shape 256 x 512, 2-bit, \w+ +\| +[\d.]+ GB/s \| [\d.]+ GB/s read +\|")
         self.assertRegex(lines[-3], r"^0 of 0 targets met, 0 not measured. build: ")
         self.assertIn("tools/compare-peers.py", lines[-1])
         table = list(csv.reader(io.StringIO(self.succeeds(*run, "-o", "csv").stdout)))

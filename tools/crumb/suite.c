@@ -72,6 +72,7 @@ int bench_suite(const cli_options *options) {
         status = crumb_fail(&err, CRUMB_ERR_ARGUMENT, "--filter %s: no case of the suite has this in its name",
                             options->kernel_filter ? options->kernel_filter : "");
     if (status == CRUMB_OK) {
+        suite_describe_tuning(&s);
         suite_print_begin(&s);
         status = run_sections(&s, false, &err);
         cli_progress_clear();

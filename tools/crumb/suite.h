@@ -20,7 +20,8 @@ typedef struct suite_row {
     uint64_t n_bytes;            /* that the ratio counts; 0: none */
     const char *head;            /* type of the output matrix; NULL: no model */
     double read_gb_s, peak_gops; /* what the probes said; 0: not asked */
-    char note[160];
+    const char *tuning;          /* of a model: what its plans took from which database; NULL: none was asked */
+    char note[256];
     bool skipped; /* nothing was measured; the note says why */
 } suite_row;
 
@@ -31,7 +32,8 @@ typedef struct suite_state {
     bench_format format;
     int n_threads;
     size_t rounds;
-    bool counting; /* the first pass, which only counts the cases */
+    char tuning[560]; /* "tuned: FILE, 3 records", "untuned": of whole models; single kernels run as by default */
+    bool counting;    /* the first pass, which only counts the cases */
     char progress[96];
     size_t n_cases, n_begun;
     size_t n_rows, n_met, n_missed, n_skipped;
@@ -54,6 +56,7 @@ crumb_status suite_gemm(suite_state *s, crumb_error *err);
 crumb_status suite_few(suite_state *s, crumb_error *err);
 /* ... in suite_tuned.c ... */
 crumb_status suite_tuned(suite_state *s, crumb_error *err);
+void suite_describe_tuning(suite_state *s); /* fills s->tuning */
 /* ... in suite_peers.c ... */
 crumb_status suite_peers(suite_state *s, crumb_error *err);
 /* ... and in suite_models.c. */

@@ -28,18 +28,19 @@ static void append(char *out, size_t size, const char *format, ...) {
 }
 
 /* What the ratio stands on: bytes counted, the head's format, what the probes said, the note. */
-static const char *basis(const suite_row *r, char out[320]) {
+enum { BASIS_BYTES = 416 };
+static const char *basis(const suite_row *r, char out[BASIS_BYTES]) {
     out[0] = 0;
-    if (r->n_bytes) append(out, 320, "%.1f MB", (double)r->n_bytes * 1e-6);
-    if (r->head) append(out, 320, "head %s", r->head);
-    if (r->read_gb_s > 0) append(out, 320, "read %.1f GB/s", r->read_gb_s);
-    if (r->peak_gops > 0) append(out, 320, "int8 peak %.0f GOPS", r->peak_gops);
-    if (r->note[0]) append(out, 320, "%s", r->note);
+    if (r->n_bytes) append(out, BASIS_BYTES, "%.1f MB", (double)r->n_bytes * 1e-6);
+    if (r->head) append(out, BASIS_BYTES, "head %s", r->head);
+    if (r->read_gb_s > 0) append(out, BASIS_BYTES, "read %.1f GB/s", r->read_gb_s);
+    if (r->peak_gops > 0) append(out, BASIS_BYTES, "int8 peak %.0f GOPS", r->peak_gops);
+    if (r->note[0]) append(out, BASIS_BYTES, "%s", r->note);
     return out;
 }
 
 static void print_markdown(const suite_row *r) {
-    char measured[48] = "-", baseline[160] = "-", ratio[32] = "-", wanted[32] = "-", value[48], text[320];
+    char measured[48] = "-", baseline[160] = "-", ratio[32] = "-", wanted[32] = "-", value[48], text[BASIS_BYTES];
     if (!r->skipped) {
         number(r->measured, r->unit, measured);
         snprintf(baseline, sizeof baseline, "%s %s", number(r->baseline, r->unit, value), r->baseline_name);
@@ -77,6 +78,7 @@ static cJSON *row_object(const suite_state *s, const suite_row *r) {
     json_add_text(o, "head_type", r->head);
     add_real_or_null(o, "read_gb_s", r->read_gb_s);
     add_real_or_null(o, "peak_gops", r->peak_gops);
+    json_add_text(o, "tuning", r->tuning);
     json_add_text(o, "note", r->note);
     cJSON_AddItemToObject(o, "n_threads", json_i64(s->n_threads));
     json_add_u64(o, "rounds", s->rounds);
@@ -91,7 +93,8 @@ void suite_print_begin(const suite_state *s) {
         bench_open_list(s->format);
         return;
     }
-    cli_print("%s, %d threads, medians of %zu rounds\n\n", cli_cpu_name(), s->n_threads, s->rounds);
+    cli_print("%s, %d threads, medians of %zu rounds\n", cli_cpu_name(), s->n_threads, s->rounds);
+    cli_print("Single kernels run as by default; whole models (layer, model, paper, depth) are %s.\n\n", s->tuning);
     cli_print("| %-7s | %-64s | %16s | %-36s | %7s | %7s | %-4s | %s |\n", "section", "what", "measured", "of", "ratio",
               "wanted", "met", "basis");
     cli_print("| ------- | ---------------------------------------------------------------- | ---------------: | "

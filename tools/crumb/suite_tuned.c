@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PROBLEMS = 256 };
+enum { MAX_PROBLEMS = 256, PATH_BYTES = 512 };
 
 typedef struct tuned_list {
     crumb_tuning_record best[MAX_PROBLEMS];
@@ -23,19 +23,52 @@ static bool keep(void *user, const crumb_tuning_record *record) {
     return list->n < MAX_PROBLEMS;
 }
 
+/* The file that --tuning names, or the user's; NULL: none. */
+static const char *database_path(const suite_state *s, char standard[PATH_BYTES]) {
+    const char *given = s->options->tuning;
+    if (given) return strcmp(given, "none") == 0 ? NULL : given;
+    return crumb_tuning_path(standard, PATH_BYTES) ? standard : NULL;
+}
+
+/* Leaves those that plans of their problem take. */
+static crumb_status keep_taken(crumb_tuning *db, tuned_list *list, crumb_error *err) {
+    size_t n = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        crumb_tuning_record taken;
+        bool found;
+        CRUMB_TRY(crumb_tuning_find(db, &list->best[i].key, &taken, &found, err));
+        if (found && memcmp(&taken.key, &list->best[i].key, sizeof taken.key) == 0) list->best[n++] = taken;
+    }
+    list->n = n;
+    return CRUMB_OK;
+}
+
 /* This machine's measurements with these threads, of these kernels. */
 static crumb_status read_database(const suite_state *s, tuned_list *list, crumb_error *err) {
-    char path[512], note[256];
+    char standard[PATH_BYTES], note[256];
     crumb_tuning *db;
     crumb_tuning_key like = {.act = UINT32_MAX, .n_threads = (uint32_t)s->n_threads};
-    const bool given = s->options->tuning != NULL;
-    if (given ? strcmp(s->options->tuning, "none") == 0 : !crumb_tuning_path(path, sizeof path)) return CRUMB_OK;
-    CRUMB_TRY(crumb_tuning_open(given ? s->options->tuning : path, false, &db, note, err));
+    const char *path = database_path(s, standard);
+    if (!path) return CRUMB_OK;
+    CRUMB_TRY(crumb_tuning_open(path, false, &db, note, err));
     if (*note) cli_note("%s", note);
     s->choice.suite->identify(s->choice.machine, like.device, like.target, like.source);
     crumb_status status = crumb_tuning_each(db, &like, keep, list, err);
+    if (status == CRUMB_OK) status = keep_taken(db, list, err);
     crumb_tuning_close(db);
     return status;
+}
+
+/* A database that cannot be read is none for models either, which say why. */
+void suite_describe_tuning(suite_state *s) {
+    char standard[PATH_BYTES];
+    crumb_error err;
+    tuned_list *list = calloc(1, sizeof *list);
+    if (list && read_database(s, list, &err) == CRUMB_OK && list->n > 0)
+        snprintf(s->tuning, sizeof s->tuning, "tuned: %.480s, %zu records", database_path(s, standard), list->n);
+    else
+        snprintf(s->tuning, sizeof s->tuning, "untuned");
+    free(list);
 }
 
 /* A problem that has the key; false where there is none, and the kernel of that name. */
