@@ -5,7 +5,8 @@ usage: tools/compare-peers.py [--build FOLDER] [--rounds N] [--threads N] [--jso
                               [--target TARGET] [--openvino] [--peer NAME:TYPE=FOLDER]...
 
 The programs take turns, and who begins changes every round, so that a machine whose speed drifts treats all alike; a
-figure is the median of its rounds, a ratio the median of the rounds' ratios with their range. llama.cpp is the one of
+figure is the median of its rounds, a ratio the median of the rounds' ratios with their range. CASE is one of the
+models: smollm2, ternary (with a head in f16) or ternary8 (in 8 bits); all by default. llama.cpp is the one of
 tests/deps.lock (or CRUMB_LLAMA_PREFIX), with its best CPU library for this processor. A descendant of it that you have
 built takes part in the ternary cases with --peer: FOLDER holds its llama-bench and llama-quantize, which makes the
 file of TYPE from the same weights (ik_llama.cpp:IQ2_BN, bitnet.cpp:I2_S). With --openvino SmolLM2's Q8_0 file is one

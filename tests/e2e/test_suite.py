@@ -1,13 +1,16 @@
 """crumb bench --suite: the rows, what they say and how they add up; never how fast anything is."""
 import csv
+import importlib.util
 import io
 import json
 import os
 import re
+import sys
 import tempfile
 import unittest
+import unittest.mock
 
-from command import MODEL, CommandTest
+from command import MODEL, SOURCE, CommandTest
 
 FIELDS = ["section", "what", "measured", "unit", "baseline_name", "baseline", "ratio", "wanted", "met", "bytes",
           "head_type", "read_gb_s", "peak_gops", "tuning", "note", "n_threads", "rounds", "cpu_info"]
@@ -145,12 +148,20 @@ class Suite(CommandTest):
     def test_peers(self):
         """Targets beside other programs have rows, which say what measures them."""
         rows = self.rows("--filter", "peers")
-        self.assertEqual(len(rows), 12)
+        self.assertEqual(len(rows), 20)
+        spec = importlib.util.spec_from_file_location("compare_peers", os.path.join(SOURCE, "tools", "compare-peers.py"))
+        tool = importlib.util.module_from_spec(spec)
+        with unittest.mock.patch.object(sys, "path", [os.path.dirname(spec.origin), *sys.path]):
+            spec.loader.exec_module(tool)
+        titles = {case.name.split("-")[0]: case.title for case in tool.CASES}  # --only NAME measures it
+        cases = set()
         for row in rows:
             self.assertEqual((row["section"], row["ratio"], row["measured"]), ("peers", None, None))
             self.assertGreater(row["wanted"], 1)
             case = re.search(r"tools/compare-peers.py --only (\w+)", row["note"])[1]
-            self.assertIn(case, ("smollm2", "ternary"))
+            self.assertTrue(row["what"].startswith(titles[case] + ", "), (row["what"], titles[case]))
+            cases.add(case)
+        self.assertEqual(cases, set(titles))
         self.assertEqual({row["what"].split("beside ")[1].split(",")[0] for row in rows}, {"llama.cpp", "bitnet.cpp", "ik_llama.cpp"})
         self.assertEqual(len(self.rows("--filter", "peers/ternary/ik_llama.cpp")), 2)
 

@@ -6,16 +6,20 @@
 #include <stdio.h>
 
 static const struct peer_target {
-    const char *case_name, *model, *peer; /* case_name: as tools/compare-peers.py --only has it */
+    const char *case_name, *model, *peer; /* case_name: as tools/compare-peers.py --only has it; model: its title */
     const char *more;                     /* what else that is given */
     double decoding, prompt;              /* crumb's speed over the peer's */
 } targets[] = {
     {"smollm2", "SmolLM2-135M Q4_1", "llama.cpp", "", 2, 6},
-    {"ternary", "ternary 1.26B, f16 or 8-bit head", "llama.cpp", "", 2, 4},
-    {"ternary", "ternary 1.26B, f16 or 8-bit head", "bitnet.cpp", " --peer bitnet.cpp:I2_S=FOLDER", 2, 4},
-    {"ternary", "ternary 1.26B, f16 or 8-bit head", "ik_llama.cpp", " --peer ik_llama.cpp:IQ2_BN=FOLDER", 2, 1.3},
+    {"ternary", "ternary 1.26B, f16 head", "llama.cpp", "", 2, 4},
+    {"ternary8", "ternary 1.26B, 8-bit head", "llama.cpp", "", 2, 4},
+    {"ternary", "ternary 1.26B, f16 head", "bitnet.cpp", " --peer bitnet.cpp:I2_S=FOLDER", 2, 4},
+    {"ternary8", "ternary 1.26B, 8-bit head", "bitnet.cpp", " --peer bitnet.cpp:I2_S=FOLDER", 2, 4},
+    {"ternary", "ternary 1.26B, f16 head", "ik_llama.cpp", " --peer ik_llama.cpp:IQ2_BN=FOLDER", 2, 1.3},
+    {"ternary8", "ternary 1.26B, 8-bit head", "ik_llama.cpp", " --peer ik_llama.cpp:IQ2_BN=FOLDER", 2, 1.3},
     {"smollm2", "SmolLM2-135M Q4_1", "llama.cpp, both on plain AVX2", " --avx2", 2, 1.3},
-    {"ternary", "ternary 1.26B", "llama.cpp, both on plain AVX2", " --avx2", 2, 1.3},
+    {"ternary", "ternary 1.26B, f16 head", "llama.cpp, both on plain AVX2", " --avx2", 2, 1.3},
+    {"ternary8", "ternary 1.26B, 8-bit head", "llama.cpp, both on plain AVX2", " --avx2", 2, 1.3},
 };
 
 static crumb_status peer_row(suite_state *s, const struct peer_target *t, const char *test, double wanted,
