@@ -3,12 +3,20 @@
     check_instructions.py OBJECT...    the library's object files; those of the tiers' folders are read
 
 The test machine may lack these tiers and then runs an emulation of them; this is what says that the code which ships is
-not the emulation: every inner loop has the tier's dot product in its own encoding and width. And nothing in a tier's
-folder needs a processor of another: not one instruction has registers, masks or dot products that the tier lacks.
+not the emulation: each kernel has an innermost loop with the tier's dot product in its own encoding and width, and
+vpmaddwd, which emulations multiply by, is nowhere in a folder of a tier with dot products. (Other innermost loops unpack,
+fold or look up, and have no products.) And nothing in a tier's folder needs a processor of another: not one instruction
+has registers, masks or dot products that the tier lacks.
 """
+import importlib.util
+import os
 import re
 import subprocess
 import sys
+
+TABLE = importlib.util.spec_from_file_location("gamma_table", os.path.join(os.path.dirname(__file__), "../../tools/gamma-table.py"))
+gamma_table = importlib.util.module_from_spec(TABLE)
+TABLE.loader.exec_module(gamma_table)
 
 FORMS = ("u1", "u2", "u3", "u4", "u5", "u6", "u8", "c4")
 INDEX_FORMS = ("b8", "t5")  # of the index layout: a GEMM unpacks them; one row looks up, without dot products
@@ -24,6 +32,7 @@ TIERS = {
     "cpu/avx512": ("avx512vnni", r"vpdpbusd .*%zmm\d+$", FORMS, rf"\{{vex\}}|vpdp(?!busd |wssd )|{VBMI}"),
     "cpu/avx512vbmi": ("avx512vbmi", r"vpdpbusd .*%zmm\d+$", (), r"\{vex\}|vpdp(?!busd )"),
 }
+EMULATION = r"vpmaddwd "
 ATTENTION = ("q8_scores", "q8_values")  # their products are of pairs of int16: vpdpwssd
 KINDS = ("gemv", "gemm", "georganas")
 # GEMVs on the index layout: what must be in them. Look-ups have no dot products, products of trits both.
@@ -34,7 +43,7 @@ LEAST = 1  # the narrowest inner loop: 8-bit codes, one stream, 16 rows in a reg
 
 
 def functions(path):
-    """Disassembly by function: {name: [instruction]}."""
+    """Disassembly by function: {name: [(address, instruction)]}."""
     text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], check=True, capture_output=True, text=True).stdout
     found, name = {}, None
     for line in text.splitlines():
@@ -42,7 +51,8 @@ def functions(path):
             name = head[1]
             found[name] = []
         elif name and "\t" in line:
-            found[name].append(re.sub(r"\s+", " ", line.split("\t", 1)[1].split("#")[0].strip()))
+            address, text = line.split("\t", 1)
+            found[name].append((int(address.strip(" :"), 16), re.sub(r"\s+", " ", text.split("#")[0].strip())))
     return found
 
 
@@ -60,19 +70,24 @@ def expected(kind, tier, forms):
 
 
 def reachable(found, name, seen=()):
-    """Instructions of a function and of the local functions that it calls."""
-    code = list(found.get(name, []))
-    for line in found.get(name, []):
+    """Names of a function and of the local functions that it calls."""
+    names = {name}
+    for _, line in found.get(name, []):
         call = re.match(r"(?:call|jmp) [0-9a-f]+ <([^+>]+)>$", line)
         if call and call[1] != name and call[1] not in seen:
-            code += reachable(found, call[1], (*seen, name))
-    return code
+            names |= reachable(found, call[1], (*seen, name))
+    return names
+
+
+def looped(found, name):
+    """Instructions of a function's innermost loops, and of those of the local functions that it calls."""
+    return [line for each in sorted(reachable(found, name)) for body in gamma_table.loops(found.get(each, [])) for line in body]
 
 
 def check_kernels(found, names, pattern):
-    """Failures of the functions that must hold the tier's dot product and no other."""
+    """Failures of the functions that must have loops with the tier's dot product and none with another."""
     for name in names:
-        code = reachable(found, name)
+        code = looped(found, name)
         count = sum(bool(re.search(pattern, line)) for line in code)
         wrong = sum("vpdp" in line and not re.search(pattern, line) for line in code)
         if count < LEAST or wrong:
@@ -80,8 +95,8 @@ def check_kernels(found, names, pattern):
 
 
 def check_look_ups(found, name, patterns):
-    """Failures of a function that must hold each pattern, and a dot product only if that is one."""
-    code = reachable(found, name)
+    """Failures of a function whose loops must have each pattern, and a dot product only if that is one."""
+    code = looped(found, name)
     for pattern in patterns:
         if not any(re.search(pattern, line) for line in code):
             yield f"{name}: nothing like {pattern}"
@@ -93,10 +108,12 @@ def check_tier(folder, objects):
     """Functions checked, and failures."""
     tier, pattern, forms, foreign = TIERS[folder]
     checked, n_index, failures = 0, 0, []
+    if pattern:
+        foreign += "|" + EMULATION
     for path in objects:
         found = functions(path)
         for name, code in found.items():
-            failures += [f"{folder}: {name} has {line}" for line in code if re.search(foreign, line)][:1]
+            failures += [f"{folder}: {name} has {line}" for _, line in code if re.search(foreign, line)][:1]
         for kind in KINDS:
             if f"{folder}/{kind}.c" in path:
                 names = expected(kind, tier, forms)
