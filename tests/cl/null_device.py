@@ -209,8 +209,9 @@ def measure(prefix, folders):
                 found.setdefault((model, device), (kernels, []))[1].extend(times)
     for (model, device), (kernels, times) in found.items():
         times.sort()
-        print(f"  {model or 'embedded':22} {device}: {kernels:3} launches a token, smallest {times[0]:.2f}, "
-              f"median {times[len(times) // 2]:.2f}")
+        median = times[len(times) // 2]
+        print(f"  {model or 'embedded':22} {device}: {kernels:3} launches a token, smallest {times[0]:.2f}, median {median:.2f}; "
+              f"a token {kernels * times[0]:.0f} and {kernels * median:.0f} us")
 
 
 def check(prefix, folder, device):

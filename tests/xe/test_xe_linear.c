@@ -352,10 +352,18 @@ static bool runs_here(const crumb_cl_kernel *kernel) {
     return kernel->rung == CRUMB_CL_PORTABLE || device.sub_groups;
 }
 
-/* On one layer that it takes, from number `first` on; false: the kernel lacks the knobs that are set by hand. */
+/* Whether a row is compared on scales of every group, which its text has a branch for each: of matrix instructions with
+ * the widths that most files have. */
+static bool is_on_all_groups(const crumb_cl_kernel *row) {
+    return !spirv && row->rung == CRUMB_CL_DPAS && row->form != CRUMB_CL_PLAIN && !row->bf16 && row->x != 32 &&
+           (row->bits == 2 || row->bits == 4);
+}
+
+/* On one layer that it takes, from number `first` on, or on as many as there are groups; false: the kernel lacks the
+ * knobs that are set by hand. */
 static bool compare_kernel(const crumb_cl_kernel *row, uint32_t first) {
     const char *variants = getenv("CRUMB_XE_VARIANTS"), *knobs = getenv("CRUMB_XE_KNOBS"); /* more; see cl/variant.h */
-    const uint32_t n_variants = variants ? (uint32_t)atoi(variants) : 1;
+    const uint32_t n_variants = variants ? (uint32_t)atoi(variants) : is_on_all_groups(row) ? N_GROUPS : 1;
     crumb_cl_variant v;
     uint32_t n_fit = 0;
     if (!crumb_cl_variant_make(row, knobs ? knobs : "", &v)) return false;
