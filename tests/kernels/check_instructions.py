@@ -4,9 +4,9 @@
 
 The test machine may lack these tiers and then runs an emulation of them; this is what says that the code which ships is
 not the emulation: each kernel has an innermost loop with the tier's dot product in its own encoding and width, and
-vpmaddwd, which emulations multiply by, is nowhere in a folder of a tier with dot products. (Other innermost loops unpack,
-fold or look up, and have no products.) And nothing in a tier's folder needs a processor of another: not one instruction
-has registers, masks or dot products that the tier lacks.
+vpmaddwd, which emulations multiply by, is nowhere in a folder of a tier with dot products, but for attention, where clang
+begins sums with it. (Other innermost loops unpack, fold or look up, and have no products.) And nothing in a tier's folder
+needs a processor of another: not one instruction has registers, masks or dot products that the tier lacks.
 """
 import importlib.util
 import os
@@ -108,12 +108,11 @@ def check_tier(folder, objects):
     """Functions checked, and failures."""
     tier, pattern, forms, foreign = TIERS[folder]
     checked, n_index, failures = 0, 0, []
-    if pattern:
-        foreign += "|" + EMULATION
     for path in objects:
         found = functions(path)
+        wrong = f"{foreign}|{EMULATION}" if pattern and "/attention.c" not in path else foreign
         for name, code in found.items():
-            failures += [f"{folder}: {name} has {line}" for _, line in code if re.search(foreign, line)][:1]
+            failures += [f"{folder}: {name} has {line}" for _, line in code if re.search(wrong, line)][:1]
         for kind in KINDS:
             if f"{folder}/{kind}.c" in path:
                 names = expected(kind, tier, forms)
