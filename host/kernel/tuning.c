@@ -42,13 +42,15 @@ bool crumb_tuning_path(char *out, size_t size) {
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
+#define SET_VERSION "PRAGMA user_version = 1;"
+static const char set_version[] = SET_VERSION;
 static const char schema[] =
     "CREATE TABLE measurement(device TEXT NOT NULL, target TEXT NOT NULL, source TEXT NOT NULL, weights TEXT NOT NULL,"
     " m INTEGER NOT NULL, k INTEGER NOT NULL, n INTEGER NOT NULL, grp INTEGER NOT NULL, act INTEGER NOT NULL,"
     " threads INTEGER NOT NULL, kernel TEXT NOT NULL, knobs TEXT NOT NULL, ratio REAL NOT NULL, ns REAL NOT NULL,"
     " rounds INTEGER NOT NULL,"
-    " PRIMARY KEY(device, target, source, weights, m, k, n, grp, act, threads, kernel, knobs)) WITHOUT ROWID;"
-    "PRAGMA user_version = 1;";
+    " PRIMARY KEY(device, target, source, weights, m, k, n, grp, act, threads, kernel, knobs)) WITHOUT "
+    "ROWID;" SET_VERSION;
 
 /* SQLITE_OK with the schema's version, or what SQLite says is wrong with the file. */
 static int read_version(sqlite3 *db, int *version) {
@@ -66,12 +68,27 @@ static int read_version(sqlite3 *db, int *version) {
     return code;
 }
 
+/* Whether a file without a version has the schema's table: so does what `sqlite3 FILE .dump` makes of a damaged one.
+ */
+static bool has_table(sqlite3 *db) {
+    static const char query[] =
+        "SELECT group_concat(name || pk) = 'device1,target2,source3,weights4,m5,k6,n7,grp8,act9,"
+        "threads10,kernel11,knobs12,ratio0,ns0,rounds0' FROM pragma_table_info('measurement')";
+    sqlite3_stmt *s = NULL;
+    int code = sqlite3_prepare_v2(db, query, -1, &s, NULL);
+    if (code == SQLITE_OK) code = sqlite3_step(s);
+    const bool has = code == SQLITE_ROW && sqlite3_column_int(s, 0);
+    sqlite3_finalize(s);
+    return has;
+}
+
 /* Two programs may both find an empty file: the second one sees the first one's table. After a failure the caller
  * closes the file, which undoes what was begun; until then SQLite knows the reason. */
 static int create_schema(sqlite3 *db) {
     int version = 0, code = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     if (code == SQLITE_OK) code = read_version(db, &version);
-    if (code == SQLITE_OK && version == 0) code = sqlite3_exec(db, schema, NULL, NULL, NULL);
+    const char *sql = has_table(db) ? set_version : schema;
+    if (code == SQLITE_OK && version == 0) code = sqlite3_exec(db, sql, NULL, NULL, NULL);
     return code == SQLITE_OK ? sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) : code;
 }
 
@@ -81,10 +98,9 @@ static int open_file(const char *path, bool create, sqlite3 **db, int *version) 
     if (code != SQLITE_OK) return code;
     sqlite3_busy_timeout(*db, BUSY_MS);
     code = read_version(*db, version);
-    if (code == SQLITE_OK && *version == 0 && create) {
-        code = create_schema(*db);
-        *version = SCHEMA_VERSION;
-    }
+    if (code != SQLITE_OK || *version != 0) return code;
+    if (create) code = create_schema(*db);
+    if (create || has_table(*db)) *version = SCHEMA_VERSION;
     return code;
 }
 
@@ -99,7 +115,10 @@ static crumb_status put_aside(crumb_tuning *t, char note[256], crumb_error *err)
         snprintf(aside, sizeof aside, "%s.damaged-%d", t->path, i);
         if (crumb_file_exists(aside)) continue;
         if (rename(t->path, aside) != 0) break;
-        snprintf(note, 256, "%.100s was damaged; it is now %.100s", t->path, aside);
+        snprintf(note, 256,
+                 "the tuning database was damaged; it is now %.115s, whose rows can be got back: sqlite3 THAT .dump | "
+                 "sed 's/^ROLLBACK.*/COMMIT;/' | sqlite3 NEW",
+                 aside);
         return CRUMB_OK;
     }
     return crumb_fail(err, CRUMB_ERR_IO, "%s is damaged, and cannot be renamed: remove it", t->path);
@@ -114,7 +133,8 @@ static crumb_status open_held(crumb_tuning *t, bool create, char note[256], crum
         if (!create) return CRUMB_OK;
         code = open_file(t->path, create, &t->db, &version);
     }
-    if (code != SQLITE_OK) return fail(t, "cannot be opened", err);
+    if (code != SQLITE_OK)
+        return fail(t, "cannot be used as the tuning database; give another file with --tuning", err);
     if (version > SCHEMA_VERSION)
         return crumb_fail(err, CRUMB_ERR_FORMAT, "%s is of a newer crumb: version %d, and this one knows %d", t->path,
                           version, SCHEMA_VERSION);

@@ -31,8 +31,9 @@ typedef struct crumb_tuning_record {
 bool crumb_tuning_path(char *out, size_t size);
 
 /* Opens the database, and makes it and its folder with `create`. Without, a missing file is an open, empty database.
- * One that is damaged is put aside under a name that *note tells (empty: all was well), and a new one begun; one of a
- * newer crumb is FORMAT, and stays as it is. */
+ * One that is damaged is put aside under a name that *note tells (empty: all was well), with how its rows can be got
+ * back, and a new one begun; one without a version is taken where it has the table. One of a newer crumb is FORMAT, and
+ * stays as it is. */
 crumb_status crumb_tuning_open(const char *path, bool create, crumb_tuning **out, char note[256], crumb_error *err);
 void crumb_tuning_close(crumb_tuning *t); /* NULL is allowed */
 

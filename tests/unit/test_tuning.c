@@ -183,6 +183,7 @@ static void check_put_aside(int expected_number) {
     snprintf(aside, sizeof aside, "%s.damaged-%d", path, expected_number);
     if (crumb_tuning_open(path, true, &t, note, &err) != CRUMB_OK) fail_msg("%s", err.message);
     assert_non_null(strstr(note, aside));
+    assert_non_null(strstr(note, ".dump"));
     assert_true(crumb_file_exists(aside));
     assert_int_equal(count_all(t), 0);
     put(t, record_of(64, 128, 1, "a", "", 1));
@@ -342,6 +343,23 @@ static void a_database_without_a_version_keeps_what_it_has(void **state) {
     assert_int_equal(ask("SELECT count(*) FROM measurement"), 1);
 }
 
+/* As what `sqlite3 FILE .dump` makes of a damaged one has none. */
+static void the_table_without_a_version_is_taken(void **state) {
+    (void)state;
+    execute(version_1);
+    execute("PRAGMA user_version = 0");
+    for (int create = 0; create < 2; create++) {
+        crumb_tuning *t = open_database(create);
+        assert_int_equal(count_all(t), 3);
+        crumb_tuning_close(t);
+        assert_int_equal(ask("PRAGMA user_version"), create);
+    }
+    crumb_tuning *t = open_database(true);
+    put(t, record_of(64, 128, 1, "a", "", 1));
+    assert_int_equal(count_all(t), 4);
+    crumb_tuning_close(t);
+}
+
 /* Nothing can be kept there, and nothing that is there is touched. */
 static void another_programs_table_of_that_name_is_left_alone(void **state) {
     (void)state;
@@ -351,6 +369,7 @@ static void another_programs_table_of_that_name_is_left_alone(void **state) {
     char note[256];
     assert_int_equal(crumb_tuning_open(path, true, &t, note, &err), CRUMB_ERR_IO);
     assert_non_null(strstr(err.message, "already exists"));
+    assert_non_null(strstr(err.message, "--tuning"));
     assert_null(t);
     assert_int_equal(ask("SELECT x FROM measurement"), 7);
     assert_int_equal(ask("PRAGMA user_version"), 0);
@@ -404,6 +423,7 @@ int main(void) {
         cmocka_unit_test_setup(a_newer_schema_is_left_alone, fresh),
         cmocka_unit_test_setup(an_older_database_loses_nothing, fresh),
         cmocka_unit_test_setup(a_database_without_a_version_keeps_what_it_has, fresh),
+        cmocka_unit_test_setup(the_table_without_a_version_is_taken, fresh),
         cmocka_unit_test_setup(another_programs_table_of_that_name_is_left_alone, fresh),
         cmocka_unit_test_setup(writers_wait_for_each_other, fresh),
         cmocka_unit_test(knobs_are_read_by_name),
