@@ -225,6 +225,23 @@ class Tune(CommandTest):
         self.assertRegex(done.stderr, r"damaged-1, whose rows can be got back: sqlite3 .* \.dump")
         self.assertTrue(os.path.exists(self.database + ".damaged-1"))
 
+    def test_nothing_to_choose_from(self):
+        self.fails(1, "tune", *SHAPE, "--kernel", "no_such_kernel", "--tuning", self.database, says="named 'no_such_kernel'")
+        self.fails(1, "tune", *SHAPE, "--target", "cpu:scalar", "--tuning", self.database, says="nothing is to choose from")
+        self.fails(2, "tune", "--shape", "64x100", "--bits", 2, "--group", 32, "--tuning", self.database,
+                   says="groups of 32 do not divide rows of 100")
+        rows = json.loads(self.succeeds("kernels", "list", "--json").stdout)["kernels"]
+        tiers = [row["isa"] for row in rows if row["name"] == "gemv_u2_i8__avxvnni" and row["runs_here"]]
+        if tiers and any(row["isa"] == "avx512ymm" and row["runs_here"] for row in rows):  # whose plans take no kernel of avxvnni
+            one = ["tune", *SHAPE, "--kernel", "gemv_u2_i8__avxvnni", "--budget", "0.001s", "--tuning", self.database]
+            self.fails(1, *one, says="--target cpu:avxvnni")
+            self.succeeds(*one, "--target", "cpu:avxvnni")
+
+    def test_more_problems_than_there_is_room_for(self):
+        shapes = ",".join(f"{16 * m}x32" for m in range(1, 61))
+        done = self.fails(1, "tune", "--shape", shapes, "--bits", "1,2,3,4,8", "-t", 1, "--kernel", "none", "--tuning", self.database)
+        self.assertIn("only the first 256 problems are tuned", done.stderr)
+
     def test_bad_arguments(self):
         for budget in ("0", "ten", "5x", "5mm", "-3s"):
             self.fails(2, "tune", *SHAPE, "--budget", budget, "--tuning", self.database, says="--budget")

@@ -5,16 +5,18 @@
 #include "host/engine/engine.h"
 #include "tools/crumb/json_util.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PROBLEMS = 256, EXIT_VERIFICATION = 6, LINE_BYTES = 4096 };
+enum { MAX_PROBLEMS = 256 };
 
 /* ---- what to tune for -------------------------------------------------------------------------------------- */
 
 typedef struct problem_list {
     crumb_kernel_problem problem[MAX_PROBLEMS];
     size_t n;
+    bool more; /* than there is room for */
 } problem_list;
 
 static void add_problem(problem_list *list, const crumb_kernel_problem *p) {
@@ -24,7 +26,10 @@ static void add_problem(problem_list *list, const crumb_kernel_problem *p) {
             o->act == p->act)
             return;
     }
-    if (list->n < MAX_PROBLEMS) list->problem[list->n++] = *p;
+    if (list->n < MAX_PROBLEMS)
+        list->problem[list->n++] = *p;
+    else
+        list->more = true;
 }
 
 static const crumb_kernel_format *format_of(const crumb_matrix *w) {
@@ -70,7 +75,7 @@ static crumb_status problems_of_model(const cli_options *options, problem_list *
     return CRUMB_OK;
 }
 
-static void problems_of_choice(const kernels_choice *c, problem_list *list) {
+static crumb_status problems_of_choice(const kernels_choice *c, problem_list *list, crumb_error *err) {
     const crumb_kernel_info any = {.acts = 0};
     for (size_t f = 0; f < c->n_formats; f++)
         for (size_t s = 0; s < c->n_shapes; s++)
@@ -78,6 +83,10 @@ static void problems_of_choice(const kernels_choice *c, problem_list *list) {
                 crumb_kernel_problem p = kernels_problem(c, &any, c->formats[f], c->groups[g], c->shapes[s]);
                 if (p.group == 0 || p.k % p.group == 0) add_problem(list, &p);
             }
+    if (list->n == 0)
+        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--group: groups of %u do not divide rows of %u weights (--shape)",
+                          c->groups[0], c->shapes[0].k);
+    return CRUMB_OK;
 }
 
 crumb_status tune_parse_budget(const char *text, uint64_t *ns, crumb_error *err) {
@@ -290,21 +299,47 @@ static void print_outcome(const cli_options *options, const tune_outcome *o, cru
     cli_flush();
 }
 
-/* Each problem gets its part of the time that is left. */
+/* Each problem gets its part of the time that is left. *n_wrong, *n_offered: candidates that were, and those beside the
+ * default. */
 static crumb_status tune_all(const kernels_choice *choice, const problem_list *list, crumb_tuning *db,
-                             uint64_t deadline_ns, size_t *n_wrong, crumb_error *err) {
+                             uint64_t deadline_ns, size_t *n_wrong, size_t *n_offered, crumb_error *err) {
     crumb_status status = CRUMB_OK;
     for (size_t i = 0; i < list->n && status == CRUMB_OK && !cli_interrupted(NULL); i++) {
         uint64_t now = crumb_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
         tune_outcome outcome;
         status = tune_search(choice, &list->problem[i], db, now + left / (list->n - i), &outcome, err);
         *n_wrong += outcome.n_wrong;
-        if (status == CRUMB_OK && outcome.n_candidates > 0) print_outcome(choice->options, &outcome, &status, err);
+        if (outcome.n_candidates < 2) continue;
+        *n_offered += outcome.n_candidates - 1;
+        if (status == CRUMB_OK) print_outcome(choice->options, &outcome, &status, err);
     }
     return status;
 }
 
-static crumb_status tune(const cli_options *options, crumb_error *err) {
+/* Why nothing was to choose from, where a kernel was named. */
+static void say_why_nothing(const kernels_choice *c) {
+    const char *wanted = c->options->kernel_filter;
+    if (!wanted) {
+        cli_error("nothing is to choose from for these problems: no kernel that the options select takes them");
+        return;
+    }
+    const char *other = NULL, *lacks = NULL;
+    for (size_t i = 0; i < c->suite->n_kernels(); i++) {
+        const crumb_kernel_info info = kernels_info(c, i);
+        if (!strstr(info.name, wanted)) continue;
+        if (!info.available) lacks = info.target;
+        if (info.available && !info.eligible && info.rank >= 0 && !kernels_gpu_backend(c->options)) other = info.target;
+    }
+    char why[96] = "; 'crumb kernels list' has names";
+    if (other)
+        snprintf(why, sizeof why, ", but where plans are of its tier: --target cpu:%.16s", other);
+    else if (lacks)
+        snprintf(why, sizeof why, ": it needs %.16s, which is not here", lacks);
+    cli_error("no setting of a kernel named '%s' is a candidate for these problems%s", wanted, why);
+}
+
+/* *n_offered 0: there was nothing to choose from, and the user knows why. */
+static crumb_status tune_problems(const cli_options *options, size_t *n_offered, crumb_error *err) {
     static const kernels_shape standard_shapes[] = {
         {8192, 2048, 1}, {2048, 8192, 1}, {8192, 2048, 512}, {2048, 8192, 512}};
     static const uint32_t standard_groups[] = {0};
@@ -320,15 +355,25 @@ static crumb_status tune(const cli_options *options, crumb_error *err) {
     if (status == CRUMB_OK) status = kernels_check_tier(&choice, err); /* others' plans find nothing of it */
     choice.target = NULL; /* --target says what plans use, which may be kernels of a lower rung */
     if (status == CRUMB_OK && options->model) status = problems_of_model(options, &list, err);
-    if (status == CRUMB_OK && !options->model) problems_of_choice(&choice, &list);
+    if (status == CRUMB_OK && !options->model) status = problems_of_choice(&choice, &list, err);
+    if (list.more) cli_note("only the first %d problems are tuned: the others one by one, with --shape", MAX_PROBLEMS);
     if (status == CRUMB_OK) status = tune_open_database(options, true, &db, err);
     cli_catch_interrupt();
-    if (status == CRUMB_OK) status = tune_all(&choice, &list, db, crumb_now_ns() + budget, &n_wrong, err);
+    if (status == CRUMB_OK) status = tune_all(&choice, &list, db, crumb_now_ns() + budget, &n_wrong, n_offered, err);
     crumb_tuning_close(db);
+    if (status == CRUMB_OK && *n_offered == 0 && !cli_interrupted(NULL)) say_why_nothing(&choice);
     kernels_release(&choice);
     if (status == CRUMB_OK && n_wrong)
         return crumb_fail(err, CRUMB_ERR_DEVICE, "%zu candidates computed wrong results", n_wrong);
     return status;
+}
+
+static int tune(const cli_options *options) {
+    crumb_error err = {0};
+    size_t n_offered = 0;
+    if (tune_problems(options, &n_offered, &err) != CRUMB_OK) return cli_fail(&err);
+    if (cli_interrupted(NULL)) return CLI_EXIT_INTERRUPTED;
+    return n_offered ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
 }
 
 int cli_tune(const cli_options *options) {
@@ -336,18 +381,15 @@ int cli_tune(const cli_options *options) {
         const char *name;
         size_t n_words;
         crumb_status (*run)(const cli_options *options, crumb_error *err);
-    } actions[] = {{"run", 1, tune},
-                   {"show", 1, show},
-                   {"export", 1, export_all},
-                   {"import", 2, import_file},
-                   {"prune", 1, prune}};
+    } actions[] = {{"show", 1, show}, {"export", 1, export_all}, {"import", 2, import_file}, {"prune", 1, prune}};
     const char *wanted = options->plain.n ? options->plain.value[0] : "run";
     const size_t n_words = options->plain.n ? options->plain.n : 1;
+    if (strcmp(wanted, "run") == 0 && n_words == 1) return tune(options);
     for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
         if (strcmp(actions[i].name, wanted) != 0 || actions[i].n_words != n_words) continue;
         crumb_error err = {0};
         if (actions[i].run(options, &err) != CRUMB_OK) return cli_fail(&err);
-        return cli_interrupted(NULL) ? CLI_EXIT_INTERRUPTED : CLI_EXIT_OK;
+        return CLI_EXIT_OK;
     }
     cli_error("usage: crumb tune [run|show|export|import FILE|prune] [options]");
     return CLI_EXIT_USAGE;
