@@ -189,6 +189,11 @@ static void setting(const crumb_kernel_machine *m, size_t kernel, size_t number,
     crumb_cl_variant_print(crumb_cl_suite_row(kernel), number, knobs, CRUMB_KNOBS_BYTES);
 }
 
+static bool setting_known(size_t kernel, const char *knobs) {
+    crumb_cl_variant v;
+    return crumb_cl_variant_make(crumb_cl_suite_row(kernel), knobs, &v);
+}
+
 static bool setting_takes(const crumb_kernel_machine *m, size_t kernel, const char *knobs,
                           const crumb_kernel_problem *p) {
     if (!m || (strstr(knobs, "registers=") && !crumb_cl_chooses_registers(m->d))) return false;
@@ -222,6 +227,7 @@ const crumb_kernel_suite crumb_kernel_suite_cl = {.backend = CRUMB_MODULE_BACKEN
                                                   .chosen_knobs = chosen_knobs,
                                                   .n_settings = n_settings,
                                                   .setting = setting,
+                                                  .setting_known = setting_known,
                                                   .setting_takes = setting_takes,
                                                   .identify = identify,
                                                   .describe = crumb_cl_suite_describe,

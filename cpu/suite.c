@@ -6,6 +6,7 @@
 #include "host/base/thread.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const crumb_cpu_kernel *crumb_suite_row(size_t kernel) {
     size_t n;
@@ -113,6 +114,17 @@ static void setting(const crumb_kernel_machine *machine, size_t kernel, size_t n
     crumb_cpu_knobs_print(row->op, &values, knobs, CRUMB_KNOBS_BYTES);
 }
 
+/* As it prints, so that nothing of it is passed over. */
+static bool setting_known(size_t kernel, const char *knobs) {
+    const crumb_cpu_kernel *row = crumb_suite_row(kernel);
+    char printed[CRUMB_KNOBS_BYTES] = "";
+    if (row) {
+        const crumb_cpu_knobs values = crumb_cpu_knobs_parse(row->op, knobs);
+        crumb_cpu_knobs_print(row->op, &values, printed, sizeof printed);
+    }
+    return strcmp(printed, knobs) == 0;
+}
+
 static void identify(const crumb_kernel_machine *machine, char device[96], char target[32], char source[20]) {
     crumb_cpu_model_name(device, 96);
     snprintf(target, 32, "%s", crumb_isa_name(crumb_suite_tier(machine)));
@@ -126,6 +138,7 @@ const crumb_kernel_suite crumb_kernel_suite_cpu = {.backend = "cpu",
                                                    .chosen = chosen,
                                                    .n_settings = n_settings,
                                                    .setting = setting,
+                                                   .setting_known = setting_known,
                                                    .setting_effect = crumb_suite_setting_effect,
                                                    .identify = identify,
                                                    .run = crumb_suite_run,

@@ -104,6 +104,8 @@ struct crumb_kernel_suite {
     /* Settings of a kernel change its speed and not its results. Number 0 is the default, and prints as "". */
     size_t (*n_settings)(const crumb_kernel_machine *machine, size_t kernel);
     void (*setting)(const crumb_kernel_machine *machine, size_t kernel, size_t number, char knobs[CRUMB_KNOBS_BYTES]);
+    /* Whether a text that comes from elsewhere is one of them. NULL: any may be. */
+    bool (*setting_known)(size_t kernel, const char *knobs);
     /* Whether it works for a problem: kernels that take the problem may not with every setting. NULL: they do. */
     bool (*setting_takes)(const crumb_kernel_machine *machine, size_t kernel, const char *knobs,
                           const crumb_kernel_problem *problem);

@@ -1,6 +1,8 @@
 """Runs the command under test, whose path is in CRUMB_COMMAND, without CRUMB_* variables of the caller (but for
 CRUMB_LAYER_*, which tests/xe/matrix_layer.c reads)."""
+import contextlib
 import os
+import sqlite3
 import subprocess
 import unittest
 
@@ -31,6 +33,12 @@ def start(*arguments):
     """A running process with both outputs piped."""
     return subprocess.Popen([COMMAND, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, env=environment())
+
+
+def alter(database, what, *values):
+    """Changes what a tuning database holds, as if it had been measured so: alter(database, "rounds = ?", 25)."""
+    with contextlib.closing(sqlite3.connect(database)) as db, db:
+        db.execute(f"UPDATE measurement SET {what}", values)
 
 
 class CommandTest(unittest.TestCase):

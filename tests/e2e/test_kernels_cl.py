@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-from command import LIMIT_SECONDS, MODEL, SOURCE, CommandTest, crumb, start
+from command import LIMIT_SECONDS, MODEL, SOURCE, CommandTest, alter, crumb, start
 
 KERNEL = "linear_u2_gemv__portable"
 SMALL = ["--backend", "cl", "--filter", KERNEL, "--bits", "1.58", "--shape", "48x256x1"]
@@ -139,6 +139,7 @@ class OpenCl(CommandTest):
             forced = record | {"kernel": kernel, "knobs": "", "ratio": 0.01, "ns": 1000, "rounds": 15}
             f.write(json.dumps({k: v for k, v in forced.items() if k not in ("candidates", "measured", "wrong")}) + "\n")
         self.succeeds("tune", "import", lines, "--backend", "cl", "--tuning", self.database)
+        alter(self.database, "rounds = 25")  # else plans do not take it
         model = os.path.join(SOURCE, "tests", "oracle", "models", "llama-i2_s.gguf")  # whose o has no norm before it
         run = ["run", "-m", model, "--device", "gpu0", "--target", "cl:dpas+exact", "--verify", "off", "-ub", "32", "-n", "4",
                "--temp", "0", "-p", "Once upon a time there was a little girl who had a dog and a cat and a bird and a fish"]
@@ -189,6 +190,7 @@ class OpenCl(CommandTest):
             f.write(json.dumps(forced) + "\n")
         imported = self.succeeds("tune", "import", lines, "--backend", "cl", "--tuning", self.database).stdout
         self.assertEqual(imported, "1 measurements imported\n")
+        alter(self.database, "ratio = 0.01, rounds = 25 WHERE kernel = ? AND knobs = ?", forced["kernel"], forced["knobs"])
         run = ["run", "-m", MODEL, "--device", "gpu0", "-n", "12", "--temp", "0", "-p", "Once upon a time"]
         tuned = self.succeeds(*run, "-v", "--tuning", self.database)
         plan = next(line for line in tuned.stderr.splitlines() if "a plan for 1 rows is " in line)

@@ -31,7 +31,7 @@ static crumb_tuning_record record_of(uint32_t m, uint32_t k, uint32_t n, const c
                                      .n_threads = 2},
                              .ratio = ratio,
                              .ns = 1e6 * ratio,
-                             .rounds = 9};
+                             .rounds = CRUMB_TUNING_CONFIRMED};
     snprintf(r.kernel, sizeof r.kernel, "%s", kernel);
     snprintf(r.knobs, sizeof r.knobs, "%s", knobs);
     r.key.group = 128;
@@ -112,6 +112,88 @@ static void the_best_of_the_nearest_shape_is_found(void **state) {
     crumb_tuning_close(t);
 }
 
+static void put_rounds(crumb_tuning *t, const char *kernel, double ratio, uint32_t rounds) {
+    crumb_tuning_record r = record_of(64, 128, 1, kernel, "", ratio);
+    r.rounds = rounds;
+    put(t, r);
+}
+
+static void assert_best(crumb_tuning *t, const char *kernel) {
+    crumb_tuning_record wanted = record_of(64, 128, 1, "", "", 1), out;
+    bool found;
+    assert_int_equal(crumb_tuning_find(t, &wanted.key, &out, &found, NULL), CRUMB_OK);
+    assert_true(found == (kernel != NULL));
+    if (kernel) assert_string_equal(out.kernel, kernel);
+}
+
+static bool keep_first(void *user, const crumb_tuning_record *record) {
+    *(crumb_tuning_record *)user = *record;
+    return false;
+}
+
+/* What leads by a few rounds, or elsewhere, may lead by luck; the default needs no more than a median. */
+static void what_is_not_confirmed_is_not_found(void **state) {
+    (void)state;
+    const crumb_tuning_key any = {.act = UINT32_MAX};
+    crumb_tuning_record first;
+    uint64_t n_removed;
+    crumb_tuning *t = open_database(true);
+    put_rounds(t, "elsewhere", 1e-9, 0);
+    put_rounds(t, "lucky", 0.1, 1);
+    put_rounds(t, "finalist", 0.2, 15);
+    put_rounds(t, "default", 1, CRUMB_TUNING_ROUNDS - 1);
+    assert_best(t, NULL);
+    assert_int_equal(crumb_tuning_digest(t, "another"), 0);
+    put_rounds(t, "default", 1, CRUMB_TUNING_ROUNDS);
+    assert_best(t, "default");
+    const uint64_t digest = crumb_tuning_digest(t, "another");
+    put_rounds(t, "confirmed", 0.9, CRUMB_TUNING_CONFIRMED);
+    assert_best(t, "confirmed");
+    assert_int_not_equal(crumb_tuning_digest(t, "another"), digest);
+    assert_int_equal(crumb_tuning_each(t, &any, keep_first, &first, NULL), CRUMB_OK);
+    assert_string_equal(first.kernel, "confirmed");
+    assert_int_equal(crumb_tuning_prune(t, "a processor", "1234", &n_removed, NULL), CRUMB_OK);
+    assert_int_equal(n_removed, 4);
+    assert_best(t, "confirmed");
+    crumb_tuning_close(t);
+}
+
+/* Of these rounds so many take as much less than the default as the others take more. */
+static double confirmed(size_t n_faster, double by) {
+    double ratios[CRUMB_TUNING_CONFIRMED];
+    for (size_t i = 0; i < CRUMB_TUNING_CONFIRMED; i++)
+        ratios[i] = i * 7 % CRUMB_TUNING_CONFIRMED < n_faster ? 1 - by : 1 + by;
+    return crumb_tuning_confirmed(ratios);
+}
+
+static void a_lead_within_the_noise_is_none(void **state) {
+    (void)state;
+    assert_true(confirmed(25, 0.25) == 0.75);
+    assert_true(confirmed(18, 0.25) == 0.75);
+    assert_true(confirmed(17, 0.25) == 1.25);
+    assert_true(confirmed(13, 0.25) == 1.25);
+    assert_true(confirmed(0, 0.25) == 1.25);
+}
+
+static void a_figure_from_elsewhere_replaces_no_measurement(void **state) {
+    (void)state;
+    const crumb_tuning_key any = {.act = UINT32_MAX};
+    crumb_tuning_record first;
+    crumb_tuning *t = open_database(true);
+    const struct {
+        double ratio;
+        uint32_t rounds;
+        double kept;
+    } steps[] = {{0.1, 0, 0.1}, {0.2, 0, 0.2}, {0.9, 3, 0.9}, {0.1, 0, 0.9}};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        put_rounds(t, "a", steps[i].ratio, steps[i].rounds);
+        assert_int_equal(crumb_tuning_each(t, &any, keep_first, &first, NULL), CRUMB_OK);
+        assert_true(first.ratio == steps[i].kept);
+    }
+    assert_int_equal(count_all(t), 1);
+    crumb_tuning_close(t);
+}
+
 static void a_measurement_replaces_the_one_before(void **state) {
     (void)state;
     crumb_tuning *t = open_database(true);
@@ -120,7 +202,7 @@ static void a_measurement_replaces_the_one_before(void **state) {
     crumb_tuning_record wanted = record_of(64, 128, 1, "", "", 1), out;
     bool found;
     assert_int_equal(crumb_tuning_find(t, &wanted.key, &out, &found, NULL), CRUMB_OK);
-    assert_true(found && out.ratio == 1.0 / 3 && out.rounds == 9 && out.key.group == 128);
+    assert_true(found && out.ratio == 1.0 / 3 && out.rounds == CRUMB_TUNING_CONFIRMED && out.key.group == 128);
     assert_string_equal(out.knobs, "near=64");
     crumb_tuning_close(t);
 }
@@ -293,24 +375,19 @@ static const char version_1[] =
     "('a processor','avx2','0ld','u2',2048,1024,1,128,1,2,'a kernel of then','knob=1',0.5,1000,9),"
     "('another','dpas','1234','c4',64,128,512,32,2,0,'gemm_c4_8x256__dpas16','',1,10,3);";
 
-static bool keep_first(void *user, const crumb_tuning_record *record) {
-    *(crumb_tuning_record *)user = *record;
-    return false;
-}
-
 static void an_older_database_loses_nothing(void **state) {
     (void)state;
     execute(version_1);
     for (int create = 0; create < 2; create++) {
         crumb_tuning *t = open_database(create);
-        crumb_tuning_record wanted = record_of(2048, 1024, 1, "", "", 1), out;
-        bool found;
+        crumb_tuning_record out;
+        crumb_tuning_key like = {.device = "a processor", .source = "1234", .act = UINT32_MAX};
         assert_int_equal(count_all(t), 3);
-        assert_int_equal(crumb_tuning_find(t, &wanted.key, &out, &found, NULL), CRUMB_OK);
-        assert_true(found && out.ratio == 0.75 && out.ns == 1250.5 && out.rounds == 15);
+        assert_int_equal(crumb_tuning_each(t, &like, keep_first, &out, NULL), CRUMB_OK);
+        assert_true(out.key.m == 2048 && out.ratio == 0.75 && out.ns == 1250.5 && out.rounds == 15);
         assert_string_equal(out.kernel, "gemv_u2_i8__avx2");
         assert_string_equal(out.knobs, "near=512");
-        crumb_tuning_key like = {.source = "0ld", .act = UINT32_MAX};
+        like = (crumb_tuning_key){.source = "0ld", .act = UINT32_MAX};
         assert_int_equal(crumb_tuning_each(t, &like, keep_first, &out, NULL), CRUMB_OK);
         assert_string_equal(out.kernel, "a kernel of then");
         like = (crumb_tuning_key){.device = "another", .act = UINT32_MAX};
@@ -415,6 +492,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(without_a_file_nothing_is_found_and_nothing_made, fresh),
         cmocka_unit_test_setup(the_best_of_the_nearest_shape_is_found, fresh),
+        cmocka_unit_test_setup(what_is_not_confirmed_is_not_found, fresh),
+        cmocka_unit_test(a_lead_within_the_noise_is_none),
+        cmocka_unit_test_setup(a_figure_from_elsewhere_replaces_no_measurement, fresh),
         cmocka_unit_test_setup(a_measurement_replaces_the_one_before, fresh),
         cmocka_unit_test_setup(pruning_keeps_the_best_and_other_devices, fresh),
         cmocka_unit_test_setup(the_digest_changes_with_what_is_found, fresh),

@@ -293,9 +293,10 @@ static bool put_record(void *user, const crumb_tuning_record *record) {
     t->last = record->key;
     if (!first) return true;
     t->n++;
-    put(t->r, "  %s %u x %u x %u, group %u: %s %s: %.3f of the default's time, %.1f us\n", record->key.weights,
+    put(t->r, "  %s %u x %u x %u, group %u: %s %s: %.3f of the default's time, %.1f us%s\n", record->key.weights,
         record->key.m, record->key.k, record->key.n, record->key.group, record->kernel,
-        *record->knobs ? record->knobs : "(default)", record->ratio, record->ns / 1000);
+        *record->knobs ? record->knobs : "(default)", record->ratio, record->ns / 1000,
+        crumb_tuning_is_trusted(record) ? "" : ", not confirmed");
     return true;
 }
 

@@ -19,7 +19,7 @@ typedef struct tuned_list {
 static bool keep(void *user, const crumb_tuning_record *record) {
     tuned_list *list = user;
     const bool another = list->n == 0 || memcmp(&list->best[list->n - 1].key, &record->key, sizeof record->key) != 0;
-    if (another) list->best[list->n++] = *record; /* the best of a key comes first */
+    if (another && crumb_tuning_is_trusted(record)) list->best[list->n++] = *record; /* the best of a key comes first */
     return list->n < MAX_PROBLEMS;
 }
 

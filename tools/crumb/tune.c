@@ -153,8 +153,9 @@ static bool print_record(void *user, const crumb_tuning_record *r) {
         return p->status == CRUMB_OK;
     }
     tune_problem_name(&r->key, name);
-    cli_print("%s, %s: %s: %s %s: %.3f of the default's time, %.1f us\n", r->key.device, r->key.target, name, r->kernel,
-              *r->knobs ? r->knobs : "(default)", r->ratio, r->ns / 1000);
+    cli_print("%s, %s: %s: %s %s: %.3f of the default's time, %.1f us%s\n", r->key.device, r->key.target, name,
+              r->kernel, *r->knobs ? r->knobs : "(default)", r->ratio, r->ns / 1000,
+              crumb_tuning_is_trusted(r) ? "" : "; not confirmed, so that plans do not take it: crumb tune");
     return true;
 }
 
@@ -196,101 +197,23 @@ static crumb_status prune(const cli_options *options, crumb_error *err) {
     return status;
 }
 
-/* ---- import ------------------------------------------------------------------------------------------------ */
-
-/* Whether a record is of this device, this tier and these kernels, so that plans here look it up. */
-static bool is_of_here(const kernels_choice *c, const crumb_tuning_key *key) {
-    char device[96], target[32], source[20];
-    c->suite->identify(c->machine, device, target, source);
-    return !strcmp(key->device, device) && !strcmp(key->target, target) && !strcmp(key->source, source);
-}
-
-/* A kernel of that name computes the right thing here with these knobs, in all formats that it takes; one that takes
- * none cannot be right, nor one that a record of here names and that is not here. Kernels of other devices and targets
- * cannot be asked, and are never looked up here either. */
-static crumb_status verify(const kernels_choice *c, const crumb_tuning_record *r, bool *ok, crumb_error *err) {
-    /* A group as long as the record's own rows is one scale per row, whatever the length of the rows asked here. */
-    const uint32_t k = 512, group = r->key.group && r->key.group < r->key.k && k % r->key.group == 0 ? r->key.group : 0;
-    const uint32_t n = r->key.n > 0 && r->key.n < TUNE_CHECK_N ? r->key.n : TUNE_CHECK_N;
-    bool found = false;
-    *ok = true;
-    for (size_t i = 0; i < c->suite->n_kernels(); i++) {
-        const crumb_kernel_info info = kernels_info(c, i);
-        bool checked = false;
-        if (strcmp(info.name, r->kernel) != 0 || !info.available) continue;
-        found = true;
-        for (size_t f = 0; f < crumb_n_kernel_formats; f++) {
-            crumb_kernel_problem p = {.format = &crumb_kernel_formats[f],
-                                      .m = 160, /* several chunks */
-                                      .k = k,
-                                      .n = n,
-                                      .group = group,
-                                      .act = (crumb_act_quant)r->key.act};
-            kernels_check check;
-            if (!kernels_takes(c, i, &p)) continue;
-            const unsigned scales = kernels_check_scales(c, i, &p, f);
-            CRUMB_TRY(kernels_check_run(c, i, r->knobs, &p, scales, f, false, &check, err));
-            *ok = *ok && check.ok;
-            checked = true;
-        }
-        *ok = *ok && checked;
-    }
-    if (!found && is_of_here(c, &r->key)) *ok = false;
-    return CRUMB_OK;
-}
-
-static crumb_status import_lines(const kernels_choice *c, crumb_tuning *db, char *text, const char *path, size_t *n,
-                                 crumb_error *err) {
-    size_t number = 0;
-    for (char *line = text, *end; *line; line = end) {
-        crumb_tuning_record r;
-        bool ok;
-        end = line + strcspn(line, "\n");
-        if (*end) *end++ = 0;
-        number++;
-        if (!*line) continue;
-        crumb_status status = crumb_tuning_parse(line, &r, err);
-        if (status != CRUMB_OK) return crumb_fail_prefix(err, status, "%s:%zu", path, number);
-        CRUMB_TRY(verify(c, &r, &ok, err));
-        if (!ok) {
-            cli_error("%s:%zu: %s with '%s' cannot be shown to compute right results here; left out", path, number,
-                      r.kernel, r.knobs);
-            continue;
-        }
-        CRUMB_TRY(crumb_tuning_put(db, &r, err));
-        ++*n;
-    }
-    return CRUMB_OK;
-}
-
-static crumb_status import_file(const cli_options *options, crumb_error *err) {
-    const char *path = options->plain.value[1];
-    char *text;
-    size_t n_bytes, n = 0;
-    crumb_tuning *db = NULL;
-    kernels_choice choice;
-    CRUMB_TRY(cli_read_file(path, &text, &n_bytes, err));
-    crumb_status status = kernels_choose(options, (int)options->n_threads, NULL, 0, NULL, 0, &choice, err);
-    if (status == CRUMB_OK) status = tune_open_database(options, true, &db, err);
-    if (status == CRUMB_OK) status = import_lines(&choice, db, text, path, &n, err);
-    crumb_tuning_close(db);
-    kernels_release(&choice);
-    free(text);
-    if (status == CRUMB_OK) cli_print("%zu measurements imported\n", n);
-    return status;
-}
-
 /* ---- tune -------------------------------------------------------------------------------------------------- */
 
 static void print_outcome(const cli_options *options, const tune_outcome *o, crumb_status *status, crumb_error *err) {
     char name[96];
+    const crumb_tuning_record *leads = &o->unconfirmed;
     tune_problem_name(&o->best.key, name);
+    if (*leads->kernel)
+        cli_note("%s: %s %s seems to be better, with %.3f of the default's time in %u rounds, but could not be "
+                 "confirmed in time: plans do not take it until 'crumb tune' is run again",
+                 name, leads->kernel, *leads->knobs ? leads->knobs : "(default)", leads->ratio, leads->rounds);
     if (options->json) {
         cJSON *line = json_document();
         add_record(line, &o->best);
         json_add_u64(line, "candidates", o->n_candidates);
         json_add_u64(line, "measured", o->n_measured);
         json_add_u64(line, "wrong", o->n_wrong);
+        cJSON_AddBoolToObject(line, "confirmed", !*leads->kernel);
         *status = json_print(line, true, "\n", err);
         return;
     }
@@ -381,7 +304,7 @@ int cli_tune(const cli_options *options) {
         const char *name;
         size_t n_words;
         crumb_status (*run)(const cli_options *options, crumb_error *err);
-    } actions[] = {{"show", 1, show}, {"export", 1, export_all}, {"import", 2, import_file}, {"prune", 1, prune}};
+    } actions[] = {{"show", 1, show}, {"export", 1, export_all}, {"import", 2, tune_import}, {"prune", 1, prune}};
     const char *wanted = options->plain.n ? options->plain.value[0] : "run";
     const size_t n_words = options->plain.n ? options->plain.n : 1;
     if (strcmp(wanted, "run") == 0 && n_words == 1) return tune(options);

@@ -11,7 +11,8 @@ enum { TUNE_CHECK_N = 53 };
 
 typedef struct tune_outcome {
     size_t n_candidates, n_measured, n_wrong; /* n_measured: in this run; the others were known */
-    crumb_tuning_record best;
+    crumb_tuning_record best;                 /* which plans take */
+    crumb_tuning_record unconfirmed; /* what seems to be better, which they do not; without a kernel: nothing */
 } tune_outcome;
 
 /* Measures until `deadline_ns` and writes everything to the database, stage by stage. Interrupted, it returns OK with
@@ -39,6 +40,9 @@ crumb_status tune_check(const kernels_choice *choice, tune_samples *samples, siz
 crumb_status tune_parse_budget(const char *text, uint64_t *ns, crumb_error *err);
 /* The database that the options name, or the user's; closed by the caller. What is odd about it becomes a note. */
 crumb_status tune_open_database(const cli_options *options, bool create, crumb_tuning **out, crumb_error *err);
+
+/* crumb tune import FILE (tune_import.c). */
+crumb_status tune_import(const cli_options *options, crumb_error *err);
 
 /* "u2 8192x2048x1, group 2048": for progress and results. */
 void tune_problem_name(const crumb_tuning_key *key, char out[96]);

@@ -2,7 +2,7 @@
  * stage by stage, with more rounds for those that are left, so that most of the time goes to the good ones; and what
  * leads in the end is measured once more. All of that in the time that is given: what it does not suffice for is left
  * to the next run, which goes on where this one ended. */
-#include "tools/crumb/tune.h"
+#include "tools/crumb/tune_search.h"
 
 #include "host/base/checked.h"
 #include "host/base/memory.h"
@@ -11,37 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    FIRST_ROUNDS = 3,
-    LAST_ROUNDS = 15,
-    FINALISTS = 6,
-    CONFIRM_ROUNDS = 25, /* more than any other record has: so it is known which were confirmed */
-    FEW_ROWS = 16,
-    DEFAULT_EVERY = 8
-};
-
-typedef struct candidate {
-    size_t kernel;
-    char knobs[CRUMB_KNOBS_BYTES], effect[CRUMB_KNOBS_BYTES];
-    double ratios[CONFIRM_ROUNDS], ns[CONFIRM_ROUNDS]; /* of this stage's rounds */
-    uint32_t n_rounds;
-    double ratio; /* median; stays when the candidate is out */
-} candidate;
-
-typedef struct tuner {
-    const kernels_choice *choice;
-    const crumb_kernel_problem *problem;
-    crumb_kernel_bench *bench;
-    tune_samples samples;
-    crumb_tuning *db;
-    crumb_tuning_key key;
-    const char *layout; /* of the weights, in the kernel that is chosen */
-    uint64_t deadline_ns, began_ns;
-    candidate *candidates; /* [0] is the default; those still in the race come first */
-    size_t n, n_alive;
-    double leads; /* the best ratio so far, of this stage or of what was known before */
-    tune_outcome *outcome;
-} tuner;
+enum { LAST_ROUNDS = 15, FINALISTS = 6, FEW_ROWS = 16, DEFAULT_EVERY = 8 };
 
 void tune_problem_name(const crumb_tuning_key *key, char out[96]) {
     static const char *const acts[] = {[CRUMB_ACT_F32] = "float", [CRUMB_ACT_ROW] = "row", [CRUMB_ACT_GROUP] = "group"};
@@ -51,15 +21,17 @@ void tune_problem_name(const crumb_tuning_key *key, char out[96]) {
         snprintf(out + used, 96 - (size_t)used, ", %u threads", key->n_threads);
 }
 
-/* Whether this part of the time is gone. Checks may take a half, races what is then left of three quarters: so there is
- * time to measure what was checked, and to confirm what leads. */
-static bool is_past(const tuner *t, double part) {
+/* Checks may take a half of the time, races what is then left of three quarters: so there is time to measure what was
+ * checked, and to confirm what leads. */
+static const double checks_part = 0.5, races_part = 0.75;
+
+bool tune_is_past(const tuner *t, double part) {
     const double end = part * (double)(t->deadline_ns - t->began_ns);
     return (double)(crumb_now_ns() - t->began_ns) >= end || cli_interrupted(NULL);
 }
 
 static bool races_are_over(const tuner *t) {
-    return is_past(t, 0.75);
+    return tune_is_past(t, races_part);
 }
 
 /* n_checked 0: candidates are timed. */
@@ -107,7 +79,7 @@ static crumb_status add_candidate(tuner *t, size_t kernel, const char *knobs, cr
 }
 
 /* Models keep weights in one layout, and activations in one order. */
-static bool worth_trying(const tuner *t, size_t kernel) {
+bool tune_worth_trying(const tuner *t, size_t kernel) {
     const crumb_kernel_info info = kernels_info(t->choice, kernel);
     if (info.other_order && !t->choice->options->kernel_filter) return false;
     return info.eligible && strcmp(info.layout, t->layout) == 0 && t->problem->n <= info.max_n &&
@@ -145,7 +117,7 @@ static crumb_status list_candidates(tuner *t, crumb_error *err) {
     if (suite->chosen_knobs) suite->chosen_knobs(machine, t->problem, knobs);
     CRUMB_TRY(add_candidate(t, standard, knobs, err));
     for (size_t i = 0; i < suite->n_kernels(); i++) {
-        if (!worth_trying(t, i)) continue;
+        if (!tune_worth_trying(t, i)) continue;
         for (size_t j = 0; j < suite->n_settings(machine, i); j++) {
             suite->setting(machine, i, j, knobs);
             CRUMB_TRY(add_candidate(t, i, knobs, err));
@@ -157,13 +129,22 @@ static crumb_status list_candidates(tuner *t, crumb_error *err) {
     return CRUMB_OK;
 }
 
+/* What was measured in this way is out. What was found elsewhere, the best first, goes before what nothing is known of.
+ */
 static bool mark_known(void *user, const crumb_tuning_record *record) {
     tuner *t = user;
-    if (record->ratio > 0 && record->ratio < t->outcome->best.ratio) t->outcome->best = *record;
-    for (size_t i = 1; i < t->n_alive; i++) {
-        const char *name = kernels_info(t->choice, t->candidates[i].kernel).name;
-        if (strcmp(name, record->kernel) != 0 || strcmp(t->candidates[i].knobs, record->knobs) != 0) continue;
-        swap(t, i, --t->n_alive);
+    const bool again = t->choice->options->again, measured = record->rounds >= CRUMB_TUNING_ROUNDS;
+    if (!again && record->ratio < t->leads && crumb_tuning_is_trusted(record)) t->leads = record->ratio;
+    for (size_t i = 0; i < t->n_alive; i++) {
+        candidate *c = &t->candidates[i];
+        const char *name = kernels_info(t->choice, c->kernel).name;
+        if (strcmp(name, record->kernel) != 0 || strcmp(c->knobs, record->knobs) != 0) continue;
+        c->kept_rounds = measured ? CRUMB_TUNING_ROUNDS : record->rounds;
+        if (i == 0) break; /* the default is always timed */
+        if (measured && !again)
+            swap(t, i, --t->n_alive);
+        else if (record->rounds == 0)
+            swap(t, i, t->n_suggested++ + 1);
         break;
     }
     return true;
@@ -176,7 +157,7 @@ static crumb_status drop_wrong(tuner *t, crumb_error *err) {
     for (size_t i = 0; i < t->n_alive && !cli_interrupted(NULL);) {
         kernels_check check = {.ok = false};
         const candidate *c = &t->candidates[i];
-        if (i > 1 && is_past(t, 0.5)) {
+        if (i > 1 && tune_is_past(t, checks_part)) {
             t->n_alive = i;
             break;
         }
@@ -199,14 +180,15 @@ static crumb_status drop_wrong(tuner *t, crumb_error *err) {
 
 /* ---- measuring --------------------------------------------------------------------------------------------- */
 
-static crumb_status time_one(tuner *t, const candidate *c, double *ns, crumb_error *err) {
+crumb_status tune_time(tuner *t, const candidate *c, double *ns, crumb_error *err) {
     const unsigned cold = t->problem->n <= FEW_ROWS ? CRUMB_BENCH_COLD : 0;
     return t->choice->suite->bench_run(t->bench, c->kernel, c->knobs, cold | CRUMB_BENCH_WHOLE, ns, err);
 }
 
-static crumb_status store(tuner *t, candidate *c, crumb_error *err) {
-    double ns[CONFIRM_ROUNDS];
-    if (c->n_rounds == 0) return CRUMB_OK;
+crumb_status tune_store(tuner *t, candidate *c, crumb_error *err) {
+    double ns[CRUMB_TUNING_CONFIRMED];
+    if (c->n_rounds == 0 || c->n_rounds < c->kept_rounds) return CRUMB_OK;
+    c->kept_rounds = c->n_rounds;
     memcpy(ns, c->ns, sizeof ns);
     crumb_tuning_record r = {
         .key = t->key, .ratio = c->ratio, .ns = cli_median(ns, c->n_rounds), .rounds = c->n_rounds};
@@ -217,7 +199,7 @@ static crumb_status store(tuner *t, candidate *c, crumb_error *err) {
 
 /* The best of those that are timed: the median of the rounds that a candidate has had in this stage. */
 static double leading(const tuner *t) {
-    double best = 1, ratios[CONFIRM_ROUNDS];
+    double best = 1, ratios[CRUMB_TUNING_CONFIRMED];
     for (size_t i = 1; i < t->n_alive; i++) {
         const candidate *c = &t->candidates[i];
         memcpy(ratios, c->ratios, sizeof ratios);
@@ -227,21 +209,31 @@ static double leading(const tuner *t) {
     return best;
 }
 
+/* Of those that nothing is known of, no more go on than there is time for: a round takes its part of what is left, and
+ * whom it does not reach is left to another run. */
+static bool has_had_its_part(const tuner *t, uint64_t began_ns, uint32_t n_rounds) {
+    const double end = (double)t->began_ns + races_part * (double)(t->deadline_ns - t->began_ns);
+    return (double)(crumb_now_ns() - began_ns) * n_rounds >= end - (double)began_ns;
+}
+
 /* One stage: `rounds` rounds of all that are left, each beside the default's time of that moment. */
 static crumb_status race(tuner *t, uint32_t rounds, crumb_error *err) {
+    const bool first = rounds == CRUMB_TUNING_ROUNDS;
     double standard = 0;
     for (size_t i = 0; i < t->n_alive; i++) t->candidates[i].n_rounds = 0;
     for (uint32_t round = 0; round < rounds && !races_are_over(t); round++) {
+        const uint64_t began_ns = crumb_now_ns();
         for (size_t i = 0; i < t->n_alive && !races_are_over(t); i++) {
             candidate *c = &t->candidates[i];
             if (i % DEFAULT_EVERY == 0) {
                 show_progress(t, 0);
-                CRUMB_TRY(time_one(t, &t->candidates[0], &standard, err));
+                CRUMB_TRY(tune_time(t, &t->candidates[0], &standard, err));
             }
             double ns = standard;
-            if (i > 0) CRUMB_TRY(time_one(t, c, &ns, err));
+            if (i > 0) CRUMB_TRY(tune_time(t, c, &ns, err));
             c->ns[c->n_rounds] = ns;
             c->ratios[c->n_rounds++] = ns / standard;
+            if (first && i > 1 && has_had_its_part(t, began_ns, rounds - round)) t->n_alive = i + 1;
         }
         t->leads = leading(t);
     }
@@ -249,8 +241,8 @@ static crumb_status race(tuner *t, uint32_t rounds, crumb_error *err) {
         candidate *c = &t->candidates[i];
         if (c->n_rounds == 0) continue;
         c->ratio = i == 0 ? 1 : cli_median(c->ratios, c->n_rounds);
-        t->outcome->n_measured += rounds == FIRST_ROUNDS;
-        CRUMB_TRY(store(t, c, err));
+        t->outcome->n_measured += first && c->n_rounds == rounds;
+        CRUMB_TRY(tune_store(t, c, err));
     }
     return CRUMB_OK;
 }
@@ -261,7 +253,7 @@ static int by_ratio(const void *a, const void *b) {
 }
 
 static crumb_status race_all(tuner *t, crumb_error *err) {
-    uint32_t rounds = FIRST_ROUNDS;
+    uint32_t rounds = CRUMB_TUNING_ROUNDS;
     while (t->n_alive > 1 && !races_are_over(t)) {
         CRUMB_TRY(race(t, rounds, err));
         if (rounds == LAST_ROUNDS) break;
@@ -273,67 +265,26 @@ static crumb_status race_all(tuner *t, crumb_error *err) {
 }
 
 static bool keep_best(void *user, const crumb_tuning_record *record) {
-    *(crumb_tuning_record *)user = *record; /* the best comes first */
+    if (crumb_tuning_is_trusted(record)) *(crumb_tuning_record *)user = *record; /* the best comes first */
     return false;
-}
-
-/* ---- the winner once more ----------------------------------------------------------------------------------- */
-
-/* Rounds of a record's kernel and the default in turns; its record then says what these rounds did, if it did not come
- * from more. *done: they were all run. */
-static crumb_status measure_again(tuner *t, const crumb_tuning_record *r, bool *done, crumb_error *err) {
-    candidate c = {.kernel = SIZE_MAX};
-    const size_t n_kernels = t->choice->suite->n_kernels();
-    *done = false;
-    for (size_t i = 0; i < n_kernels && c.kernel == SIZE_MAX; i++)
-        if (strcmp(kernels_info(t->choice, i).name, r->kernel) == 0 && worth_trying(t, i)) c.kernel = i;
-    if (c.kernel == SIZE_MAX) return CRUMB_OK;
-    snprintf(c.knobs, sizeof c.knobs, "%s", r->knobs);
-    while (c.n_rounds < CONFIRM_ROUNDS && !is_past(t, 1)) {
-        const bool first = c.n_rounds % 2;
-        double standard, ns;
-        CRUMB_TRY(time_one(t, first ? &c : &t->candidates[0], first ? &ns : &standard, err));
-        CRUMB_TRY(time_one(t, first ? &t->candidates[0] : &c, first ? &standard : &ns, err));
-        c.ns[c.n_rounds] = ns;
-        c.ratios[c.n_rounds++] = ns / standard;
-    }
-    if (c.n_rounds <= r->rounds) return CRUMB_OK;
-    *done = c.n_rounds == CONFIRM_ROUNDS;
-    c.ratio = cli_median(c.ratios, c.n_rounds);
-    return store(t, &c, err);
-}
-
-/* The best of hundreds owes some of its lead to luck, and all of it where another program slowed the default down. So
- * what leads is measured again, by itself, until what leads has been, be it the default, or the time is up. */
-static crumb_status confirm_best(tuner *t, crumb_error *err) {
-    const candidate *standard = &t->candidates[0];
-    for (bool done = true; done;) {
-        crumb_tuning_record best = t->outcome->best;
-        CRUMB_TRY(crumb_tuning_each(t->db, &t->key, keep_best, &best, err));
-        if (best.ratio >= 1 || best.rounds >= CONFIRM_ROUNDS) return CRUMB_OK;
-        if (strcmp(kernels_info(t->choice, standard->kernel).name, best.kernel) == 0 &&
-            strcmp(standard->knobs, best.knobs) == 0)
-            return CRUMB_OK;
-        CRUMB_TRY(measure_again(t, &best, &done, err));
-    }
-    return CRUMB_OK;
 }
 
 static crumb_status search(tuner *t, crumb_error *err) {
     CRUMB_TRY(list_candidates(t, err));
     t->outcome->n_candidates = t->n;
     t->outcome->best = (crumb_tuning_record){.key = t->key, .ratio = 1};
-    if (t->n_alive == 0) return CRUMB_OK;
+    t->leads = 1;
+    if (t->n == 0) return CRUMB_OK;
     snprintf(t->outcome->best.kernel, sizeof t->outcome->best.kernel, "%s",
              kernels_info(t->choice, t->candidates[0].kernel).name);
     snprintf(t->outcome->best.knobs, sizeof t->outcome->best.knobs, "%s", t->candidates[0].knobs);
-    if (!t->choice->options->again) CRUMB_TRY(crumb_tuning_each(t->db, &t->key, mark_known, t, err));
-    t->leads = t->outcome->best.ratio;
+    if (t->n_alive == 0) return CRUMB_OK;
+    CRUMB_TRY(crumb_tuning_each(t->db, &t->key, mark_known, t, err));
     if (t->n_alive > 1) {
         CRUMB_TRY(drop_wrong(t, err));
         CRUMB_TRY(race_all(t, err));
     }
-    CRUMB_TRY(confirm_best(t, err));
+    CRUMB_TRY(tune_confirm(t, err));
     return crumb_tuning_each(t->db, &t->key, keep_best, &t->outcome->best, err);
 }
 
