@@ -278,7 +278,7 @@ class Tune(CommandTest):
         self.fails(1, "tune", *SHAPE, "--kernel", "no_such_kernel", "--tuning", self.database, says="named 'no_such_kernel'")
         self.fails(1, "tune", *SHAPE, "--target", "cpu:scalar", "--tuning", self.database, says="nothing is to choose from")
         self.fails(2, "tune", "--shape", "64x100", "--bits", 2, "--group", 32, "--tuning", self.database,
-                   says="groups of 32 do not divide rows of 100")
+                   says="groups of 32 do not divide a row of 100")
         rows = json.loads(self.succeeds("kernels", "list", "--json").stdout)["kernels"]
         tiers = [row["isa"] for row in rows if row["name"] == "gemv_u2_i8__avxvnni" and row["runs_here"]]
         if tiers and any(row["isa"] == "avx512ymm" and row["runs_here"] for row in rows):  # whose plans take no kernel of avxvnni

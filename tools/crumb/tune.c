@@ -83,10 +83,7 @@ static crumb_status problems_of_choice(const kernels_choice *c, problem_list *li
                 crumb_kernel_problem p = kernels_problem(c, &any, c->formats[f], c->groups[g], c->shapes[s]);
                 if (p.group == 0 || p.k % p.group == 0) add_problem(list, &p);
             }
-    if (list->n == 0)
-        return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--group: groups of %u do not divide rows of %u weights (--shape)",
-                          c->groups[0], c->shapes[0].k);
-    return CRUMB_OK;
+    return kernels_check_groups(c, false, err);
 }
 
 crumb_status tune_parse_budget(const char *text, uint64_t *ns, crumb_error *err) {
