@@ -79,6 +79,9 @@ uint64_t crumb_cl_pci_region(const char *root, const char *pci) {
 
 /* ---- what follows from it ------------------------------------------------------------------------------------- */
 
+/* Where drivers come from that are newer than a system's. */
+static const char newer_ones[] = "(Ubuntu 24.04 and later, or the packages of github.com/intel/compute-runtime)";
+
 /* Where there is nothing that drivers could find. */
 static void advise_without_gpu(const crumb_cl_machine *m, char *out, size_t size) {
     if (m->is_wsl)
@@ -113,8 +116,10 @@ void crumb_cl_advise(const crumb_cl_machine *m, char *out, size_t size) {
                  "intel-compute-runtime (Fedora)");
     else if (*m->gpu)
         snprintf(out, size,
-                 "no OpenCL driver offers the Intel GPU at %s: intel-opencl-icd is missing, or too old for this GPU",
-                 m->gpu);
+                 "no OpenCL driver offers the Intel GPU at %s: intel-opencl-icd is missing, or too old for this GPU "
+                 "(Alchemist and Meteor Lake need 23.30, Battlemage, Lunar Lake and Arrow Lake-H 24.48, Panther Lake "
+                 "26.05); install a newer one %s",
+                 m->gpu, newer_ones);
     else
         snprintf(out, size, "no OpenCL driver offers a GPU");
 }
@@ -138,9 +143,8 @@ void crumb_cl_advise_device(const crumb_cl_facts *f, uint64_t region, char *out,
     if (f->vendor_id != INTEL || !f->is_gpu) return;
     if (is_old(f->driver) && !has_no_matrix(f))
         snprintf(out, size,
-                 "driver %.40s is too old for 2-bit matrix instructions: install a newer intel-opencl-icd "
-                 "(Ubuntu 24.04 and later, or the packages of github.com/intel/compute-runtime)",
-                 f->driver);
+                 "driver %.40s is too old for 2-bit matrix instructions: install a newer intel-opencl-icd %s",
+                 f->driver, newer_ones);
     else if (!f->unified && region && region < f->memory_bytes / 2)
         snprintf(
             out, size,

@@ -5,8 +5,9 @@
  *                    FAKE_LIES
  *     FAKE_LIES      an Intel GPU with every extension and none of their functions, which cannot make a context
  *     FAKE_SMALL     an Intel GPU of another name with 512 bytes of memory
- * clGetDeviceInfo fails with CL_OUT_OF_RESOURCES for what FAKE_REFUSES lists by number, as in ",0x1027,0x102b,". A GPU
- * says that it shares the host's memory where FAKE_INTEGRATED is its name. FAKE_VERSION is the driver's, else "1.0". */
+ * A byte is added to the file that FAKE_ASKED names whenever one is asked for its platforms. clGetDeviceInfo fails with
+ * CL_OUT_OF_RESOURCES for what FAKE_REFUSES lists by number, as in ",0x1027,0x102b,". A GPU says that it shares the
+ * host's memory where FAKE_INTEGRATED is its name. FAKE_VERSION is the driver's, else "1.0". */
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
@@ -147,7 +148,16 @@ static void *CL_API_CALL address_for_platform(cl_platform_id p, const char *name
     return NULL; /* whatever the extensions say */
 }
 
+static void count_asking(void) {
+    const char *asked = getenv("FAKE_ASKED");
+    FILE *f = asked ? fopen(asked, "a") : NULL;
+    if (!f) return;
+    fputc('x', f);
+    fclose(f);
+}
+
 static cl_int CL_API_CALL platform_ids(cl_uint n, cl_platform_id *out, cl_uint *n_out) {
+    count_asking();
 #if defined(FAKE_CRASHES)
     abort();
 #elif defined(FAKE_HANGS)

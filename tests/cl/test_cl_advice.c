@@ -46,7 +46,10 @@ static void each_state_has_its_cause_and_remedy(void **state) {
         {{.n_nodes = 1}, "no OpenCL driver is installed", "intel-opencl-icd (Debian, Ubuntu)"},
         {{.gpu = "0000:00:02.0", .has_kernel_driver = true, .n_nodes = 1, .n_drivers = 1},
          "no OpenCL driver offers the Intel GPU at 0000:00:02.0",
-         "too old for this GPU"},
+         "too old for this GPU (Alchemist and Meteor Lake need 23.30"},
+        {{.gpu = "0000:00:02.0", .has_kernel_driver = true, .n_nodes = 1, .n_drivers = 1},
+         "install a newer one",
+         "github.com/intel/compute-runtime)"},
         {{.n_nodes = 1, .n_drivers = 3}, "no OpenCL driver offers a GPU", "GPU"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
