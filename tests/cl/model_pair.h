@@ -13,14 +13,22 @@ extern crumb_error pair_err;
     } while (0)
 
 extern char pair_target[32]; /* as in --target: "cl:portable", "ze:dpas+exact": a backend of two letters, and a rung */
-extern token_rule pair_rule; /* of the target */
-extern double pair_max_nmse;
 /* Names of kernels on matrix instructions in what plans log: the rungs that have them must use them. */
 extern size_t pair_n_matrix;
 /* Also called with what models log; NULL: nothing. */
 extern void (*pair_listen)(const char *message);
 
 void pair_set_target(const char *target);
+
+/* How near the device must come to the CPU: by what its plans have run since pair_begin, which stands before sessions.
+ */
+typedef struct pair_bounds {
+    token_rule rule;
+    double max_nmse; /* of all logits, as a part of their power */
+} pair_bounds;
+void pair_begin(void);
+const pair_bounds *pair_get_bounds(void);
+
 /* Whether there is such a device, else why not is in pair_err; prints what it is. */
 bool pair_has_device(void);
 

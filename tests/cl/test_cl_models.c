@@ -51,17 +51,19 @@ static float *score(crumb_model *model, crumb_activation activation, crumb_kv_ty
 /* Every way to quantize activations, each token's logits. */
 static bool compare_activations(const fixture *f, crumb_model *cpu, crumb_model *gpu, crumb_activation activation) {
     static const char *const names[] = {"auto", "float", "row"};
+    pair_begin();
     float *expected = score(cpu, activation, CRUMB_KV_F16, f->tokens, f->n_tokens, f->n_vocab);
     float *logits = score(gpu, activation, CRUMB_KV_F16, f->tokens, f->n_tokens, f->n_vocab);
+    const pair_bounds *bounds = pair_get_bounds();
     token_tally tally = {0};
     char what[128];
     for (size_t t = 0; t < f->n_tokens; t++)
-        token_tally_add_logits(&tally, &pair_rule, f->name, logits + t * f->n_vocab, f->n_vocab,
+        token_tally_add_logits(&tally, &bounds->rule, f->name, logits + t * f->n_vocab, f->n_vocab,
                                expected + t * f->n_vocab);
     size_t n = (size_t)f->n_tokens * f->n_vocab;
     snprintf(what, sizeof what, "%s %s, %zu of %zu logits bit-equal", f->name, names[activation],
              pair_equal_bits(logits, expected, n), n);
-    bool good = token_tally_report(&tally, &pair_rule, what) && token_tally_nmse(&tally) <= pair_max_nmse;
+    bool good = token_tally_report(&tally, &bounds->rule, what) && token_tally_nmse(&tally) <= bounds->max_nmse;
     free(expected);
     free(logits);
     return good;
