@@ -21,18 +21,27 @@ static uint64_t hash_matrix(uint64_t hash, const crumb_matrix *w) {
     return hash;
 }
 
+uint64_t crumb_engine_layer_kind(const crumb_network *net, uint32_t layer) {
+    uint64_t hash = hash_u32(CRUMB_HASH_SEED, layer == 0); /* which has the embedding */
+    if (layer == net->hparams.num_hidden_layers) return hash_matrix(hash, &net->head.matrix);
+    const crumb_layer *l = &net->layers[layer];
+    const crumb_weight *weights[] = {&l->attn_q,   &l->attn_k, &l->attn_v,  &l->attn_output,
+                                     &l->ffn_gate, &l->ffn_up, &l->ffn_down};
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+        hash = hash_u32(hash_matrix(hash, &weights[i]->matrix), weights[i]->order != NULL);
+    return hash;
+}
+
 /* Of what decides which kernels a model runs. */
 static uint64_t hash_network(const crumb_network *net) {
     const crumb_hparams *h = &net->hparams;
     const uint32_t facts[] = {h->num_attention_heads, h->num_key_value_heads, h->head_dim, h->rope_dims, h->hidden_act};
     uint64_t hash = crumb_hash(CRUMB_HASH_SEED, net->arch->name, strlen(net->arch->name));
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) hash = hash_u32(hash, facts[i]);
-    hash = hash_matrix(hash_matrix(hash, &net->embedding), &net->head.matrix);
-    for (uint32_t i = 0; i < h->num_hidden_layers; i++) {
-        const crumb_layer *l = &net->layers[i];
-        const crumb_weight *weights[] = {&l->attn_q,   &l->attn_k, &l->attn_v,  &l->attn_output,
-                                         &l->ffn_gate, &l->ffn_up, &l->ffn_down};
-        for (size_t j = 0; j < sizeof weights / sizeof *weights; j++) hash = hash_matrix(hash, &weights[j]->matrix);
+    hash = hash_matrix(hash, &net->embedding);
+    for (uint32_t i = 0; i <= h->num_hidden_layers; i++) {
+        const uint64_t kind = crumb_engine_layer_kind(net, i);
+        hash = crumb_hash(hash, &kind, sizeof kind);
     }
     return hash;
 }
@@ -47,7 +56,7 @@ static uint64_t tuned(const crumb_model *m) {
 
 static void model_key(const crumb_model *m, crumb_kv_type kv_type, char key[KEY_SIZE]) {
     const crumb_device_info *d = &m->units[0].info;
-    snprintf(key, KEY_SIZE, "crumb-verified 2\n%s\n%s\n%s\n%s\n%016" PRIx64 " %016" PRIx64 "\n%s",
+    snprintf(key, KEY_SIZE, "crumb-verified 3\n%s\n%s\n%s\n%s\n%016" PRIx64 " %016" PRIx64 "\n%s",
              m->units[0].backend->name, d->detail, d->kernels, d->target, hash_network(&m->net), tuned(m),
              kv_type == CRUMB_KV_Q8 ? "cache q8\n" : "");
 }

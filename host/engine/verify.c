@@ -1,6 +1,8 @@
 #include "host/engine/verify.h"
 
 #include "host/engine/shares.h"
+#include "host/engine/verify_compare.h"
+#include "host/engine/verify_copy.h"
 
 #include "host/base/memory.h"
 #include "host/kernel/kv.h"
@@ -13,14 +15,22 @@
 
 /* A device agrees to the bit but for what the last bits of a norm, or of 16-bit floats on matrix instructions
  * (attention, dense weights), make of it within one layer: a code of 127 that becomes its neighbour. Kernels that are
- * wrong are wrong by the size of their results. */
-static const double tolerance = 1e-4;      /* squared error, as a part of the CPU's squares */
-static const double bf16_tolerance = 1e-2; /* where values between ops have 8 bits, and more codes become neighbours */
+ * wrong are wrong by the size of their results, everywhere or in some outputs: with nothing in its place an output is
+ * off by half of what it is held against. */
+static const crumb_verify_error allowed = {.whole = 1e-4, .output = 0.1};
+/* Where values between ops have 8 bits, and more codes become neighbours. */
+static const crumb_verify_error bf16_allowed = {.whole = 1e-2, .output = 0.25};
 
-/* Rows in a batch, in a plan that may take as many as a prompt's do, so that it has the same kernels; a few in a plan
- * of their own, as of a prompt's end, or of several sequences; then one by itself. These two stand behind so many keys
- * that a GPU's work-groups divide them, and merge what they have made. */
-enum { BATCH = 5, BATCH_MOST = 512, FEW = 8, N_ROWS = BATCH + FEW + 1, POSITION = 142, N_CTX = 160 };
+/* What is run of a layer: a few rows in a plan that may take as many as a prompt's do, so that it has the same kernels;
+ * one by itself; and the other plans of a prompt's end, or of several sequences, whose kernels differ by their rows:
+ * of each kind of layer once. All but the first stand behind so many keys that a GPU's work-groups divide them, and
+ * merge what they have made. */
+typedef struct batch {
+    uint32_t n, most;
+} batch;
+static const batch batches[] = {{5, 512}, {1, 1}, {2, 2}, {4, 4}, {8, 8}, {16, 16}};
+enum { N_BATCHES = sizeof batches / sizeof *batches, OF_ALL_LAYERS = 2, N_ROWS = 5 + 1 + 2 + 4 + 8 + 16 };
+enum { POSITION = 142, N_CTX = 160 };
 
 /* One of the two that are compared. */
 typedef struct side {
@@ -43,105 +53,16 @@ typedef struct verifier {
     crumb_graph graph; /* of the layer under way; its ops are the device's, unless layers are divided */
     size_t n_ops;      /* of either side */
     uint64_t shared_bytes;
-    bool embeds;  /* divided: the layer's input is what the CPU would have embedded */
-    void **owned; /* what the CPU's ops name in their stead */
-    size_t n_owned, owned_capacity;
+    bool embeds; /* divided: the layer's input is what the CPU would have embedded */
+    crumb_verify_copies copies;
+    uint64_t *kinds; /* of layers that all batches have run of */
+    size_t n_kinds;
     float *x;   /* [N_ROWS][hidden]: the layer's input, as the device has made it, where it has run the one before */
     void *past; /* what lies in a layer's cache before its first row: N_CTX keys and values of all heads */
     crumb_row rows[N_ROWS];
-    double tolerance, worst; /* worst: the largest error of a layer */
+    crumb_verify_error allowed, worst; /* worst: the largest of all layers */
     crumb_error *err;
 } verifier;
-
-/* ---- the CPU's copies of weights --------------------------------------------------------------------------- */
-
-static void free_owned(verifier *v) {
-    for (size_t i = 0; i < v->n_owned; i++) free(v->owned[i]);
-    v->n_owned = 0;
-}
-
-static crumb_status own(verifier *v, uint64_t n_bytes, void **out) {
-    if (v->n_owned == v->owned_capacity) {
-        size_t capacity = 2 * v->owned_capacity + 64;
-        void **grown = realloc((void *)v->owned, capacity * sizeof *grown);
-        if (!grown) return crumb_fail(v->err, CRUMB_ERR_MEMORY, "not enough memory to check the device's kernels");
-        v->owned = grown;
-        v->owned_capacity = capacity;
-    }
-    /* kernels of the CPU read whole lines */
-    CRUMB_TRY(crumb_calloc(1, n_bytes + 64, "checking the device's kernels", out, v->err));
-    v->owned[v->n_owned++] = *out;
-    return CRUMB_OK;
-}
-
-static crumb_status copy(verifier *v, const void *host, uint64_t n_bytes, const void **out) {
-    void *memory;
-    *out = NULL;
-    if (!host || n_bytes == 0) return CRUMB_OK;
-    CRUMB_TRY(own(v, n_bytes, &memory));
-    *out = memory;
-    return v->gpu.backend->device.buffer_read(v->gpu.device, host, n_bytes, memory, v->err);
-}
-
-static crumb_status copy_floats(verifier *v, const float *host, uint64_t n, const float **out) {
-    const void *memory;
-    CRUMB_TRY(copy(v, host, n * sizeof *host, &memory));
-    *out = memory;
-    return CRUMB_OK;
-}
-
-/* Rows up to m: the device may have no others. */
-static crumb_status copy_matrix(verifier *v, const crumb_matrix *w, uint32_t m, const crumb_matrix **out) {
-    const crumb_matrix rows = crumb_matrix_rows(w, 0, m);
-    const crumb_matrix_bytes n = crumb_matrix_get_bytes(&rows);
-    const void *supers, *super_mins;
-    void *memory;
-    CRUMB_TRY(own(v, sizeof *w, &memory));
-    crumb_matrix *c = memory;
-    *c = *w;
-    *out = c;
-    CRUMB_TRY(copy(v, w->codes, n.codes, &c->codes));
-    CRUMB_TRY(copy(v, w->scales, n.scales, &c->scales));
-    CRUMB_TRY(copy(v, w->mins, n.mins, &c->mins));
-    CRUMB_TRY(copy(v, w->supers, n.supers, &supers));
-    CRUMB_TRY(copy(v, w->super_mins, n.super_mins, &super_mins));
-    c->supers = supers;
-    c->super_mins = super_mins;
-    return CRUMB_OK;
-}
-
-static crumb_status copy_weights(verifier *v, crumb_op *op) {
-    switch (op->kind) {
-    case CRUMB_OP_EMBED: return copy_matrix(v, op->embed.table, op->embed.table->m, &op->embed.table);
-    case CRUMB_OP_RMS_NORM: {
-        const uint32_t width = op->norm.head_dim ? op->norm.head_dim : v->gpu.values[op->norm.x].width;
-        return copy_floats(v, op->norm.weight, width, &op->norm.weight);
-    }
-    case CRUMB_OP_ROPE: return copy_floats(v, op->rope.inv_freq, op->rope.dims / 2, &op->rope.inv_freq);
-    case CRUMB_OP_LINEAR:
-        for (int i = 0; i < op->linear.n_parts; i++) {
-            crumb_linear_part *part = &op->linear.part[i];
-            CRUMB_TRY(copy_floats(v, part->bias, part->w->m, &part->bias));
-            CRUMB_TRY(copy_matrix(v, part->w, part->m1, &part->w));
-        }
-        return CRUMB_OK;
-    case CRUMB_OP_GATHER: {
-        const void *from;
-        CRUMB_TRY(copy(v, op->gather.from, v->gpu.values[op->gather.x].width * sizeof *op->gather.from, &from));
-        op->gather.from = from;
-        return CRUMB_OK;
-    }
-    case CRUMB_OP_INPUT:
-    case CRUMB_OP_ATTENTION:
-    case CRUMB_OP_GATED:
-    case CRUMB_OP_SELECT:
-    case CRUMB_OP_TOP:
-    case CRUMB_OP_PLACE:
-    case CRUMB_OP_SIGNAL:
-    case CRUMB_OP_WAIT: break;
-    }
-    return CRUMB_OK;
-}
 
 /* ---- parts of divided layers -------------------------------------------------------------------------------- */
 
@@ -183,8 +104,8 @@ static crumb_status make_parts(verifier *v, crumb_value *out) {
                                    .result = *out,
                                    .heads = crumb_share_heads(&v->m->net.hparams, v->m->split),
                                    .share = v->m->split,
-                                   .max_rows = BATCH_MOST,
-                                   .max_outputs = BATCH_MOST,
+                                   .max_rows = batches[0].most,
+                                   .max_outputs = batches[0].most,
                                    .second_embeds = true};
     crumb_share_part sizes;
     void *flags; /* which nobody raises */
@@ -192,7 +113,7 @@ static crumb_status make_parts(verifier *v, crumb_value *out) {
     const uint64_t flag_bytes = sizes.n_exchanges * 2 * CRUMB_SHARE_FLAG_BYTES;
     v->shared_bytes = sizes.n_floats * sizeof(float);
     crumb_share_free(&sizes);
-    CRUMB_TRY(own(v, flag_bytes, &flags));
+    CRUMB_TRY(crumb_verify_own(&v->copies, flag_bytes, &flags, v->err));
     v->embeds = v->graph.ops[0].kind == CRUMB_OP_EMBED;
     CRUMB_TRY(make_part(v, &v->gpu, &plan, flags));
     CRUMB_TRY(make_part(v, &v->cpu, &plan, flags));
@@ -210,13 +131,21 @@ static void fill_shared(const verifier *v, const side *s, uint32_t row0, uint32_
 
 /* ---- running a layer on both ------------------------------------------------------------------------------- */
 
-/* Rows [row0, row0 + n) through the first n_ops of the layer. */
-static crumb_status run(verifier *v, side *s, size_t n_ops, uint32_t row0, uint32_t n) {
+/* Batch b's rows of v->x and v->rows. */
+static uint32_t first_row(const batch *b) {
+    uint32_t row0 = 0;
+    for (const batch *before = batches; before < b; before++) row0 += before->n;
+    return row0;
+}
+
+/* A batch through the first n_ops of the layer. */
+static crumb_status run(verifier *v, side *s, size_t n_ops, const batch *b) {
+    const uint32_t row0 = first_row(b), n = b->n;
     crumb_plan_desc desc = {.ops = s->ops,
                             .n_ops = n_ops,
                             .values = s->values,
                             .n_values = s->n_values,
-                            .max_rows = s == &v->gpu && n == BATCH ? BATCH_MOST : n,
+                            .max_rows = s == &v->gpu ? b->most : n,
                             .max_outputs = n,
                             .kv = s->kv};
     const size_t hidden = v->m->net.hparams.hidden_size;
@@ -228,26 +157,20 @@ static crumb_status run(verifier *v, side *s, size_t n_ops, uint32_t row0, uint3
     return s->backend->plan.replay(s->plan, v->rows + row0, n, v->err);
 }
 
-/* Nothing but zeros is no result to agree with: weights that a device does not give back look like that. */
-static double error_of(const float *got, const float *expected, size_t n) {
-    double error = 0, power = 0;
-    for (size_t i = 0; i < n; i++) {
-        const double d = (double)got[i] - (double)expected[i];
-        error += d * d;
-        power += (double)expected[i] * (double)expected[i];
-    }
-    if (!isfinite(error)) return INFINITY;
-    return power > 0 ? error / power : INFINITY;
-}
-
-/* The squared error of a value that both plans have kept; *got: the device's rows. */
-static crumb_status compare(verifier *v, crumb_value value, double *error, const float **got) {
+/* The error of a value that both plans have kept; given: what it was added to, or NULL; *got: the device's rows. */
+static crumb_status compare(verifier *v, crumb_value value, const float *given, crumb_verify_error *error,
+                            const float **got) {
     const float *expected;
     uint32_t n_got, n_expected;
     CRUMB_TRY(v->gpu.backend->plan.read(v->gpu.plan, value, got, &n_got, v->err));
     CRUMB_TRY(v->cpu.backend->plan.read(v->cpu.plan, value, &expected, &n_expected, v->err));
-    *error = n_got == n_expected ? error_of(*got, expected, (size_t)n_got * v->gpu.values[value].width) : INFINITY;
+    *error = n_got == n_expected ? crumb_verify_compare(*got, expected, given, n_got, v->gpu.values[value].width)
+                                 : (crumb_verify_error){INFINITY, INFINITY, 0};
     return CRUMB_OK;
+}
+
+static bool is_wrong(const verifier *v, const crumb_verify_error *error) {
+    return !(error->whole <= v->allowed.whole && error->output <= v->allowed.output);
 }
 
 /* ---- naming what differs ----------------------------------------------------------------------------------- */
@@ -263,53 +186,76 @@ static void describe(const crumb_op *op, char *out, size_t size) {
 }
 
 /* Whether the last of the layer's first n_ops differs; what cannot be read at its end does not. */
-static bool op_differs(verifier *v, size_t n_ops, uint32_t row0, uint32_t n) {
+static bool op_differs(verifier *v, size_t n_ops, const batch *b) {
     crumb_value values[CRUMB_OP_MAX_VALUES];
     crumb_error none, *err = v->err;
     const size_t n_values = crumb_op_writes(&v->gpu.ops[n_ops - 1], values);
     bool differs = false;
     v->err = &none;
-    if (v->gpu.ops[n_ops - 1].kind != CRUMB_OP_INPUT && run(v, &v->gpu, n_ops, row0, n) == CRUMB_OK &&
-        run(v, &v->cpu, n_ops, row0, n) == CRUMB_OK)
+    if (v->gpu.ops[n_ops - 1].kind != CRUMB_OP_INPUT && run(v, &v->gpu, n_ops, b) == CRUMB_OK &&
+        run(v, &v->cpu, n_ops, b) == CRUMB_OK)
         for (size_t i = 0; i < n_values && !differs; i++) {
-            double error;
+            crumb_verify_error error;
             const float *got;
-            differs = compare(v, values[i], &error, &got) == CRUMB_OK && !(error <= v->tolerance);
+            differs = compare(v, values[i], NULL, &error, &got) == CRUMB_OK && is_wrong(v, &error);
         }
     v->err = err;
     return differs;
 }
 
-static crumb_status fail(verifier *v, uint32_t layer, uint32_t row0, uint32_t n, double error) {
-    char where[256] = "";
+static crumb_status fail(verifier *v, uint32_t layer, const batch *b, const crumb_verify_error *error) {
+    char where[256] = "", how[96];
+    if (!(error->whole <= v->allowed.whole))
+        snprintf(how, sizeof how, "by %.2g of its power", error->whole);
+    else
+        snprintf(how, sizeof how, "in output %u by %.2g of an output's power", error->column, error->output);
     for (size_t i = 1; i <= v->n_ops && !*where; i++)
-        if (op_differs(v, i, row0, n)) describe(&v->gpu.ops[i - 1], where, sizeof where);
+        if (op_differs(v, i, b)) describe(&v->gpu.ops[i - 1], where, sizeof where);
     return crumb_fail(v->err, CRUMB_ERR_VERIFY,
-                      "%s (%s) computes wrongly with its kernels '%s': layer %u differs from the CPU's by %.2g of its "
-                      "power with %u row%s%s%s",
-                      v->m->units[0].info.name, v->m->units[0].info.detail, v->m->units[0].info.target, layer, error, n,
-                      n == 1 ? "" : "s", *where ? ", first at " : "", where);
+                      "%s (%s) computes wrongly with its kernels '%s': layer %u differs from the CPU's %s with %u "
+                      "row%s%s%s",
+                      v->m->units[0].info.name, v->m->units[0].info.detail, v->m->units[0].info.target, layer, how,
+                      b->n, b->n == 1 ? "" : "s", *where ? ", first at " : "", where);
 }
 
 /* ---- all layers -------------------------------------------------------------------------------------------- */
 
-static crumb_status verify_rows(verifier *v, uint32_t layer, crumb_value out, uint32_t row0, uint32_t n) {
+/* What a layer adds to its rows is what is wrong where one is; but rows that have been rounded to 16 bits are off by a
+ * part of themselves. */
+static const float *given_of(const verifier *v, uint32_t row0, uint32_t width) {
     const size_t hidden = v->m->net.hparams.hidden_size;
+    const bool adds = v->gpu.ops[0].kind == CRUMB_OP_INPUT && width == hidden;
+    return adds && !v->m->units[0].info.bf16 ? v->x + row0 * hidden : NULL;
+}
+
+static crumb_status verify_rows(verifier *v, uint32_t layer, crumb_value out, const batch *b) {
+    const size_t hidden = v->m->net.hparams.hidden_size;
+    const uint32_t row0 = first_row(b), width = v->gpu.values[out].width;
     const float *got;
-    double error;
-    CRUMB_TRY(run(v, &v->gpu, v->n_ops, row0, n));
-    CRUMB_TRY(run(v, &v->cpu, v->n_ops, row0, n));
-    CRUMB_TRY(compare(v, out, &error, &got));
-    if (!(error <= v->tolerance)) return fail(v, layer, row0, n, error);
-    if (error > v->worst) v->worst = error;
-    if (v->gpu.values[out].width == hidden) memcpy(v->x + row0 * hidden, got, n * hidden * sizeof *got);
+    crumb_verify_error error;
+    CRUMB_TRY(run(v, &v->gpu, v->n_ops, b));
+    CRUMB_TRY(run(v, &v->cpu, v->n_ops, b));
+    CRUMB_TRY(compare(v, out, given_of(v, row0, width), &error, &got));
+    if (is_wrong(v, &error)) return fail(v, layer, b, &error);
+    if (error.whole > v->worst.whole) v->worst.whole = error.whole;
+    if (error.output > v->worst.output) v->worst.output = error.output;
+    if (width == hidden) memcpy(v->x + row0 * hidden, got, b->n * hidden * sizeof *got);
     return CRUMB_OK;
+}
+
+/* Whether a layer that has the same kernels in all plans has not been run. */
+static bool is_new_kind(verifier *v, uint32_t layer) {
+    const uint64_t kind = crumb_engine_layer_kind(&v->m->net, layer);
+    for (size_t i = 0; i < v->n_kinds; i++)
+        if (v->kinds[i] == kind) return false;
+    v->kinds[v->n_kinds++] = kind;
+    return true;
 }
 
 /* The whole layer on both sides. */
 static crumb_status take_whole(verifier *v) {
     void *ops;
-    CRUMB_TRY(own(v, v->graph.n_ops * sizeof *v->cpu.ops, &ops));
+    CRUMB_TRY(crumb_verify_own(&v->copies, v->graph.n_ops * sizeof *v->cpu.ops, &ops, v->err));
     memcpy(ops, v->graph.ops, v->graph.n_ops * sizeof *v->cpu.ops);
     v->gpu.ops = v->graph.ops;
     v->cpu.ops = ops;
@@ -333,17 +279,19 @@ static crumb_status fill_cache(const verifier *v, const side *s, uint32_t layer)
 static crumb_status verify_layer(verifier *v, uint32_t layer) {
     free_parts(v);
     crumb_graph_free(&v->graph);
-    free_owned(v);
+    crumb_verify_drop_copies(&v->copies);
     crumb_graph_init(&v->graph, CRUMB_ACTIVATION_AUTO, v->err);
     crumb_value out = crumb_network_span(&v->m->net, &v->graph, layer, layer + 1);
     CRUMB_TRY(v->graph.status);
     CRUMB_TRY(v->m->divided ? make_parts(v, &out) : take_whole(v));
-    for (size_t i = 0; i < v->n_ops; i++) CRUMB_TRY(copy_weights(v, &v->cpu.ops[i]));
+    for (size_t i = 0; i < v->n_ops; i++)
+        CRUMB_TRY(crumb_verify_copy_weights(&v->copies, v->gpu.backend, v->gpu.device, v->gpu.values, &v->cpu.ops[i],
+                                            v->err));
     CRUMB_TRY(fill_cache(v, &v->gpu, layer));
     CRUMB_TRY(fill_cache(v, &v->cpu, layer));
-    CRUMB_TRY(verify_rows(v, layer, out, 0, BATCH));
-    CRUMB_TRY(verify_rows(v, layer, out, BATCH, FEW));
-    return verify_rows(v, layer, out, BATCH + FEW, 1);
+    const size_t n = is_new_kind(v, layer) ? N_BATCHES : OF_ALL_LAYERS;
+    for (size_t i = 0; i < n; i++) CRUMB_TRY(verify_rows(v, layer, out, &batches[i]));
+    return CRUMB_OK;
 }
 
 static crumb_status begin_side(verifier *v, side *s) {
@@ -371,10 +319,16 @@ static crumb_status make_inputs(verifier *v) {
     CRUMB_TRY(crumb_calloc(N_ROWS, h->hidden_size * sizeof(float), "checking the device's kernels", &memory, v->err));
     v->x = memory;
     for (size_t i = 0; i < N_ROWS * (size_t)h->hidden_size; i++) v->x[i] = (float)(i * 7919 % 255) / 127 - 1;
-    for (uint32_t i = 0; i < N_ROWS; i++)
-        v->rows[i] = (crumb_row){.token = (int32_t)((i * 7919u + 1) % h->vocab_size),
-                                 .position = i < BATCH ? i : POSITION + i - BATCH,
-                                 .wants_output = true};
+    for (const batch *b = batches; b < batches + N_BATCHES; b++)
+        for (uint32_t i = 0; i < b->n; i++) {
+            const uint32_t row = first_row(b) + i;
+            v->rows[row] = (crumb_row){.token = (int32_t)((row * 7919u + 1) % h->vocab_size),
+                                       .position = b == batches ? i : POSITION + i,
+                                       .wants_output = true};
+        }
+    CRUMB_TRY(
+        crumb_calloc(h->num_hidden_layers + 1, sizeof *v->kinds, "checking the device's kernels", &memory, v->err));
+    v->kinds = memory;
     const crumb_kv_range range = range_of(&v->gpu, 0);
     return crumb_engine_make_past(&v->gpu.kv_params, &range, &v->past, v->err);
 }
@@ -398,20 +352,22 @@ crumb_status crumb_engine_verify(crumb_model *m, crumb_kv_type kv_type, crumb_er
                   .kv_type = kv_type,
                   .gpu = {.backend = m->units[0].backend, .device = m->units[0].device},
                   .cpu = {.backend = &crumb_backend_cpu},
-                  .tolerance = m->units[0].info.bf16 ? bf16_tolerance : tolerance,
+                  .allowed = m->units[0].info.bf16 ? bf16_allowed : allowed,
                   .err = err};
     crumb_status status = verify_all(&v);
     if (status == CRUMB_OK)
-        crumb_engine_log(m, CRUMB_LOG_INFO,
-                         "they agree: no layer differs by more than %.1g of its power, of %.0g allowed", v.worst,
-                         v.tolerance);
+        crumb_engine_log(
+            m, CRUMB_LOG_INFO,
+            "they agree: no layer differs by more than %.1g of its power, of %.0g allowed, and none of its "
+            "outputs by more than %.1g, of %.2g",
+            v.worst.whole, v.allowed.whole, v.worst.output, v.allowed.output);
     end_side(&v.gpu);
     end_side(&v.cpu);
     free_parts(&v);
     if (v.cpu.device) crumb_backend_cpu.device.close(v.cpu.device);
     crumb_graph_free(&v.graph);
-    free_owned(&v);
-    free((void *)v.owned);
+    crumb_verify_free_copies(&v.copies);
+    free(v.kinds);
     free(v.x);
     free(v.past);
     return status;

@@ -2,8 +2,10 @@
  * which computes, and a lie about what it knows. CRUMB_CLAIM=matrix: matrix instructions for sub-groups of 16 and 2D
  * block loads; dpas: the former alone; gpu: to be an integrated GPU; card: one with memory of its own; small: a card
  * with 1 GiB, of which it allocates a quarter at once; dots: that its dot products of bytes are sums of them, which
- * they are not; u5-dots: the same in programs for codes of 5 bits alone; counts: that its work-groups count together,
- * of which each counts for itself; q8-counts: the same in programs for a cache of bytes alone. */
+ * they are not; u5-dots: the same in programs for codes of 5 bits alone; four-dots: in those for up to four rows of
+ * activations; last-dots: of the last row of each tile of the last work-group's weights, in launches of one matrix;
+ * counts: that its work-groups count together, of which each counts for itself; q8-counts: the same in programs for a
+ * cache of bytes alone. */
 #include "tests/cl/layer.h"
 
 #include <stdlib.h>
@@ -62,6 +64,15 @@ static const char no_dots[] = "#define dot_acc_sat_4x8packed_us_int(u, q, acc) (
                   no_u5_dots[] = "#if defined(BITS) && BITS == 5\n"
                                  "#define dot_acc_sat_4x8packed_us_int(u, q, acc) (acc)\n"
                                  "#endif\n",
+                  no_four_dots[] = "#if defined(TOKENS) && TOKENS == 4\n"
+                                   "#define dot_acc_sat_4x8packed_us_int(u, q, acc) (acc)\n"
+                                   "#endif\n",
+                  no_last_dots[] =
+                      "#if defined(PARTS) && PARTS == 1\n"
+                      "#define IS_LAST (get_group_id(1) + 1 == get_num_groups(1) && get_local_id(0) % 16 == 15)\n"
+                      "#define dot_acc_sat_4x8packed_us_int(u, q, acc) \\\n"
+                      "    (IS_LAST ? (acc) : dot_acc_sat_4x8packed_us_int(u, q, acc))\n"
+                      "#endif\n",
                   no_counts[] = "#define atomic_fetch_add_explicit(count, n, order, scope) 0\n",
                   no_q8_counts[] = "#if defined(KV) && KV == 8\n"
                                    "#define atomic_fetch_add_explicit(count, n, order, scope) 0\n"
@@ -71,6 +82,8 @@ static const char no_dots[] = "#define dot_acc_sat_4x8packed_us_int(u, q, acc) (
 static const char *change_of(void) {
     if (strcmp(claim_of, "dots") == 0) return no_dots;
     if (strcmp(claim_of, "u5-dots") == 0) return no_u5_dots;
+    if (strcmp(claim_of, "four-dots") == 0) return no_four_dots;
+    if (strcmp(claim_of, "last-dots") == 0) return no_last_dots;
     if (strcmp(claim_of, "counts") == 0) return no_counts;
     return strcmp(claim_of, "q8-counts") == 0 ? no_q8_counts : NULL;
 }

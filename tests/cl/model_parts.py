@@ -83,3 +83,13 @@ def write_mixed(path, most, other, wanted):
     for name, (described, _) in tensors.items():
         assert described[:-4] == most.tensors[name][0][:-4], name
     write_parts(path, most.head, tensors.values())
+
+
+def write_loud(source, to, factor):
+    """The model of Q4_0 with embeddings that are larger by this power of two: of what its layers give on, little is their own."""
+    model = Gguf(source)
+    described, own = model.tensors[b"token_embd.weight"]
+    blocks = bytearray(own)
+    for at in range(0, len(own) // 18 * 18, 18):
+        struct.pack_into("<e", blocks, at, factor * struct.unpack_from("<e", blocks, at)[0])
+    write_parts(to, model.head, (model.tensors | {b"token_embd.weight": (described, bytes(blocks))}).values())

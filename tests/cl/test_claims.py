@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from model_parts import Gguf, write_mixed
+from model_parts import Gguf, write_loud, write_mixed
 from system_loader import under_layer
 
 COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ["CRUMB_CLAIMS_LAYER"]
@@ -72,6 +72,26 @@ class Claims(unittest.TestCase):
         done = self.crumb(*mine, "--device", "gpu0")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, "with its kernels 'dp4a': layer 1 differs .*; going on with 'cl:portable'")
+        self.assertEqual(done.stdout, self.crumb(*mine, "--device", "cpu").stdout)
+
+    def test_a_few_rows_that_are_wrong(self):
+        """Kernels of plans for 2 and 4 rows, which a prompt's end gets and neither a batch nor one row."""
+        self.environment |= {"CRUMB_CLAIM": "four-dots", "CL_CONFIG_CPU_VECTORIZER_MODE": "1"}
+        mine = ("-p", "Once upon a time there was a")
+        done = self.crumb(*mine, "--device", "gpu0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "with its kernels 'dp4a': layer 0 differs .* with 2 rows, first at linear .*; going on with 'cl:portable'")
+        self.assertEqual(done.stdout, self.crumb(*mine, "--device", "cpu").stdout)
+
+    def test_a_few_outputs_that_are_wrong(self):
+        """Two of a layer's 64 outputs, which adds little to what it was given: less than a 10000th of all that is compared."""
+        loud = Path(self.folder.name, "loud.gguf")
+        write_loud(Path(__file__).resolve().parents[1] / "oracle/models/llama-q4_0.gguf", loud, 2048)
+        self.environment |= {"CRUMB_CLAIM": "last-dots", "CL_CONFIG_CPU_VECTORIZER_MODE": "1"}
+        mine = ("-m", str(loud), "-p", "Once upon a time there was")
+        done = self.crumb(*mine, "--device", "gpu0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"'dp4a': layer 1 differs from the CPU's in output (47|63) by .*; going on with 'cl:portable'")
         self.assertEqual(done.stdout, self.crumb(*mine, "--device", "cpu").stdout)
 
     def test_checks_that_are_asked_for(self):

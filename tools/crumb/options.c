@@ -51,9 +51,10 @@ const cli_option cli_option_table[] = {
          "auto "
          "splits only where it is predicted to pay"},
     {"--verify", CLI_OPTIONAL, "on|off|auto", AT(verify), "auto", .commands = CLI_ENGINE,
-     .help = "check a GPU's kernels against the CPU's, layer by layer, before anything runs: no layer may differ by "
-             "more than "
-             "1e-4 of its power (1e-2 with +bf16); auto: once for each driver and kind of model"},
+     .help =
+         "check a GPU's kernels against the CPU's, layer by layer, before anything runs: no layer may differ by "
+         "more than 1e-4 of its power (1e-2 with +bf16), and none of its outputs by more than a tenth of what it adds "
+         "(a quarter); auto: once for each driver and kind of model"},
     {"--activation", CLI_CHOICE, "auto|float|row|group", AT(activation), "auto", .commands = CLI_ENGINE,
      .help = "how activations are quantized: as the weights' type wants it, not at all (slow, for comparing with float "
              "references), int8 with one scale per token, or int8 with one scale per weight group"},
