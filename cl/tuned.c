@@ -37,8 +37,8 @@ static const crumb_cl_kernel *find_row(const char *name) {
     return NULL;
 }
 
-/* One row on a GPU: a launch less counts more than quantizing the row once for each work-group (Georganas, III-E:
- * "best for N = 1"). A processor's work-groups come one after the other. */
+/* One row on a GPU: a launch less counts more than quantizing the row once for each work-group (README, Launches of a
+ * layer). */
 static bool fuses(const crumb_device *d, uint32_t n) {
     return n == 1 && d->facts.is_gpu && !d->facts.is_cpu;
 }
