@@ -12,48 +12,86 @@
 
 #define ROPE_OPTIONS "-D HEAD_DIM=128 -D N_HEAD=32 -D N_HEAD_KV=8 -D DIMS=128 -D PAIRING=1 -D STORE=1 -D WG=64"
 
+/* Of what launches there are: for several rows codes come from memory, and fused kernels are what `crumb tune` may
+ * take. For one row on a GPU each work-group quantizes (fuses in cl/tuned.c): a norm for q/k/v and gate/up, and for
+ * BitNet's o and down; of other models' o and down what attention or gate/up have written. A gate's product is
+ * quantized by quantize.cl alone, whatever its function (may_fuse in cl/record_linear.c); that fused kernels can is
+ * compiled of rows, and of GPTQ's groups. */
+typedef enum rows_served { ANY_ROWS, ONE_ROW } rows_served;
+
 static const struct {
     const char *name;
-    crumb_act_quant act;
-    uint32_t group, act_group, x;
-    uint32_t super_group; /* with mins, as 2-bit K-quants have it */
-    bool wide;            /* f32 scales and mins, as GPTQ's weights have them */
+    uint32_t group, x;    /* group 4096: one scale per row, else that of both sides */
+    uint32_t super_group; /* as K-quants have it */
+    bool wide, mins;      /* wide: f32 scales and mins, as GPTQ's weights have them */
     uint32_t input;       /* what a kernel quantizes: INPUT of common.cl */
     bool ordered;         /* and ORDER */
+    rows_served rows;
 } layers[] = {
-    {"row", CRUMB_ACT_ROW, 4096, 0, 8, 0, false, 0, false},              /* one scale per row: ternary models */
-    {"row-fused", CRUMB_ACT_ROW, 4096, 0, 32, 0, false, 0, false},       /* quantized by every work-group */
-    {"row-fused-order", CRUMB_ACT_ROW, 4096, 0, 32, 0, false, 1, true},  /* a norm's columns, in another order */
-    {"row-fused-gated", CRUMB_ACT_ROW, 4096, 0, 32, 0, false, 2, false}, /* the product of a gate */
-    {"group128", CRUMB_ACT_GROUP, 128, 128, 8, 0, false, 0, false},      /* scales of 128 on both sides */
-    {"group128-mins", CRUMB_ACT_GROUP, 128, 128, 8, 0, true, 0, false},
-    {"group128-fused", CRUMB_ACT_GROUP, 128, 128, 32, 0, false, 0, false},
-    {"group128-fused-order", CRUMB_ACT_GROUP, 128, 128, 32, 0, true, 1, true}, /* GPTQ with act-order */
-    {"group128-fused-gated", CRUMB_ACT_GROUP, 128, 128, 32, 0, true, 2, true},
-    {"group64", CRUMB_ACT_GROUP, 64, 64, 8, 0, false, 0, false},
-    {"group64-mins", CRUMB_ACT_GROUP, 64, 64, 8, 0, true, 0, false},
-    {"group32", CRUMB_ACT_GROUP, 32, 32, 8, 0, false, 0, false},
-    {"group32-mins", CRUMB_ACT_GROUP, 32, 32, 8, 256, false, 0, false}, /* 4-bit K-quants */
-    {"group32-fused", CRUMB_ACT_GROUP, 32, 32, 32, 0, false, 0, false},
-    {"group16", CRUMB_ACT_GROUP, 16, 16, 8, 256, false, 0, false},
-    {"group16-wide", CRUMB_ACT_GROUP, 16, 16, 8, 0, true, 0, false},
+    {"row", 4096, 8, 0, false, false, 0, false, ANY_ROWS},             /* one scale per row: ternary models */
+    {"row-fused", 4096, 32, 0, false, false, 0, false, ANY_ROWS},      /* quantized by every work-group */
+    {"row-fused-norm", 4096, 32, 0, false, false, 1, false, ONE_ROW},  /* a norm's columns */
+    {"row-fused-order", 4096, 32, 0, false, false, 1, true, ANY_ROWS}, /* the same in another order */
+    {"row-fused-gated", 4096, 32, 0, false, false, 2, false, ANY_ROWS},
+    {"group128", 128, 8, 0, false, false, 0, false, ANY_ROWS},
+    {"group128-mins", 128, 8, 0, true, true, 0, false, ANY_ROWS}, /* GPTQ */
+    {"group128-fused", 128, 32, 0, false, false, 0, false, ANY_ROWS},
+    {"group128-fused-norm", 128, 32, 0, false, false, 1, false, ONE_ROW}, /* Q1_0 */
+    {"group128-mins-fused-norm", 128, 32, 0, true, true, 1, false, ONE_ROW},
+    {"group128-fused-order", 128, 32, 0, true, true, 1, true, ANY_ROWS}, /* GPTQ with act-order */
+    {"group128-fused-gated", 128, 32, 0, true, true, 2, true, ANY_ROWS},
+    {"group64", 64, 8, 0, false, false, 0, false, ANY_ROWS},
+    {"group64-mins", 64, 8, 0, true, true, 0, false, ANY_ROWS},
+    {"group64-fused", 64, 32, 0, false, false, 0, false, ONE_ROW},
+    {"group64-fused-norm", 64, 32, 0, false, false, 1, false, ONE_ROW}, /* Q2_0 */
+    {"group32", 32, 8, 0, false, false, 0, false, ANY_ROWS},
+    {"group32-mins", 32, 8, 256, false, true, 0, false, ANY_ROWS}, /* 4-bit K-quants */
+    {"group32-fused", 32, 32, 0, false, false, 0, false, ANY_ROWS},
+    {"group32-fused-norm", 32, 32, 0, false, false, 1, false, ONE_ROW},         /* Q4_0 */
+    {"group32-mins-f16-fused-norm", 32, 32, 0, false, true, 1, false, ONE_ROW}, /* Q4_1 */
+    {"group32-mins-fused", 32, 32, 256, false, true, 0, false, ONE_ROW},
+    {"group32-mins-fused-norm", 32, 32, 256, false, true, 1, false, ONE_ROW},
+    {"group16", 16, 8, 256, false, true, 0, false, ANY_ROWS}, /* 2-bit K-quants; those of 3 and 6 bits lack the mins */
+    {"group16-wide", 16, 8, 0, true, true, 0, false, ANY_ROWS},
+    {"group16-fused", 16, 32, 256, false, true, 0, false, ONE_ROW},
+    {"group16-fused-norm", 16, 32, 256, false, true, 1, false, ONE_ROW},
 };
+enum { ROW_GROUP = 4096 };
 
-/* Of one matrix, or several in one launch. */
+/* Of one matrix, or several in one launch: q/k/v, gate/up with silu, and with BitNet's squared relu. */
 static const struct {
     const char *suffix;
     uint32_t n, gated;
-} parts[] = {{"", 1, 0}, {"-qkv", 3, 0}, {"-gate", 2, 1}};
+} parts[] = {{"", 1, 0}, {"-qkv", 3, 0}, {"-gate", 2, 1}, {"-relu2-gate", 2, 2}};
+enum { QKV = 1 };
+
+/* Which of them, but for values in bf16, are worth compiling. The portable kernels of one matrix stand for all. Layers
+ * of one row have rows of one row of activations. Behind a norm that several matrices read their launch is what models
+ * have; else what a kernel quantizes, which is read before its loop, is compiled of one matrix, and in small groups a
+ * gate's two loops are more than what three matrices have. Ternary models alone have squared relu, and codebooks groups
+ * of 32 alone. */
+static bool is_listed(const crumb_cl_kernel *kernel, size_t layer, size_t part) {
+    const bool one_row = kernel->tokens == 1;
+    if (kernel->rung == CRUMB_CL_PORTABLE && (part || layers[layer].input)) return false;
+    if (layers[layer].rows == ONE_ROW && (!one_row || (kernel->codebook && layers[layer].group != 32))) return false;
+    if (!part) return true;
+    if (kernel->codebook && layers[layer].ordered) return false;
+    if (layers[layer].input > 1 || (layers[layer].input && !one_row)) return false;
+    if (layers[layer].rows == ONE_ROW && !layers[layer].input) return false;
+    if (part == QKV) return layers[layer].group >= 128 || layers[layer].input;
+    const bool fused_alone = layers[layer].x == 32 && !layers[layer].input;
+    return parts[part].gated == 1 ||
+           (kernel->bits == 2 && layers[layer].group == ROW_GROUP && !layers[layer].ordered && !fused_alone);
+}
 
 /* Kernels for values in bf16 are the others but at both ends: in how they read what they quantize, and what they write;
- * so of several matrices those that quantize rows with one scale stand for them. What a kernel quantizes, and in which
- * order, is read before its loop: of one matrix. A gate's two loops are more than what three matrices of small groups
- * have. */
+ * so of several matrices those that quantize rows with one scale stand for them. */
 static void print_variant(const crumb_cl_variant *variant, const char *knobs, size_t layer, size_t part) {
     const crumb_cl_kernel *kernel = &variant->kernel;
     static const int8_t entries[CRUMB_CODEBOOK_ENTRIES] = {0};
     static const uint16_t some_supers[1];
     char options[CRUMB_CL_OPTIONS_MAX];
+    const bool by_row = layers[layer].group == ROW_GROUP;
     const crumb_matrix w = {.bits = kernel->bits,
                             .mul = kernel->bits == 1 ? 2 : 1, /* 1 bit: -1 and 1 */
                             .m = 4096,
@@ -61,11 +99,11 @@ static void print_variant(const crumb_cl_variant *variant, const char *knobs, si
                             .group = layers[layer].group,
                             .super_group = layers[layer].super_group,
                             .scales_f32 = layers[layer].wide,
-                            .mins = layers[layer].super_group || layers[layer].wide ? some_supers : NULL,
+                            .mins = layers[layer].mins ? some_supers : NULL,
                             .codebook = kernel->codebook ? entries : NULL};
     const crumb_cl_linear use = {.w = &w,
-                                 .act = layers[layer].act,
-                                 .act_group = layers[layer].act_group,
+                                 .act = by_row ? CRUMB_ACT_ROW : CRUMB_ACT_GROUP,
+                                 .act_group = by_row ? 0 : layers[layer].group,
                                  .n_parts = parts[part].n,
                                  .gated = parts[part].gated,
                                  .x = layers[layer].x,
@@ -74,13 +112,10 @@ static void print_variant(const crumb_cl_variant *variant, const char *knobs, si
     const uint32_t local_kb = kernel->sub_group == 16 ? 128 : 64; /* of Xe2 and later; of those before */
     const crumb_cl_target target = {kernel->rung, kernel->sub_group, local_kb << 10, 1024, 0, kernel->bf16, false,
                                     false};
-    if (kernel->bf16 && layers[layer].x == 8) return;
-    if ((part || layers[layer].input) && kernel->rung == CRUMB_CL_PORTABLE) return;
-    if (kernel->bf16 &&
-        (layers[layer].input || (part && (layers[layer].group < 4096 || kernel->rung != CRUMB_CL_DPAS))))
-        return;
-    if (part && layers[layer].input) return;
-    if (part == 1 && layers[layer].group < 128) return;
+    if (!is_listed(kernel, layer, part)) return;
+    if (kernel->bf16 && (layers[layer].x == 8 || layers[layer].input > 1 || layers[layer].ordered)) return;
+    if (kernel->bf16 && !by_row && layers[layer].rows == ONE_ROW) return;
+    if (kernel->bf16 && part && (!by_row || kernel->rung != CRUMB_CL_DPAS)) return;
     if (!crumb_cl_variant_fits(variant, &use, &target)) return;
     crumb_cl_linear_options(kernel, &use, options);
     printf("%s%s%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\t%s%s\t%s\t%s\t%s %s%s\n", kernel->name, *knobs ? "/" : "",

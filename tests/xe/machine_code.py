@@ -3,7 +3,7 @@
 
 usage: machine_code.py LIST_VARIANTS           fails where a rule below is broken: for one device of each kind, and 2 bits, and
                                                gemm.cl with int8 activations, for all
-       machine_code.py LIST_VARIANTS --all     everything, for all or, of layers that are seldom(), one of each kind (some 9000
+       machine_code.py LIST_VARIANTS --all     everything, for all or, of layers that are seldom(), one of each kind (some 11000
                                                compilations)
        machine_code.py LIST_VARIANTS --knobs N of rows with other knobs, as crumb tune tries them, every N-th, for one device of
                                                each kind: that they build, and have matrix instructions. They may spill, and
@@ -22,7 +22,8 @@ of linear layers and attention also, for one matrix as for several in one launch
     dword (8 bits: two), since loads bring dwords of two operands in turn
     gemv.cl with one row: at most 1 instruction per 64 bytes of weights beside loads, matrix instructions and sync; in
     groups ONE_BUDGETS: in sub-groups of 8 each group's sums are two registers, which are put into one store
-    gemv.cl with one row that each work-group quantizes: before that loop, QUANTIZING for 64 activations
+    gemv.cl with one row that each work-group quantizes: before that loop, QUANTIZING for 64 activations; QUANTIZING_NORM where
+    it quantizes the row's norm, QUANTIZING_ORDER in another order
     gemv.cl with 2 and 4 rows: FEW_BUDGETS per 64 bytes of weights, for memory limits these too; beside matrix instructions and
     sync alone, since most of the rest are messages: activations of several rows, and sums of groups. (The numbers are those of
     gate/up in one launch, which has two instructions more in a pass)
@@ -45,6 +46,7 @@ of linear layers and attention also, for one matrix as for several in one launch
 Compilations are kept by hash in the user's cache. Exit status 77: the compiler cannot be had here.
 """
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -63,6 +65,10 @@ ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 # Which have no double precision, and by Level Zero's driver no correctly rounded division. OpenCL's has one for dg2.
 ROUGH = ("dg2", "tgllp")
 DIVIDES = "dg2+divide"  # dg2 by OpenCL's driver
+# Threads of an engine: (registers of each, at most so many threads). Of Xe3 the compiler chooses the registers of each
+# kernel; the steps are those of calculateAvailableThreadCount in Intel's compute-runtime.
+THREADS = {"ptl": ((96, 10), (128, 8), (160, 6), (192, 5), (256, 4)), "tgllp": ((128, 7),)}
+OTHERS_THREADS = ((128, 8), (256, 4))
 # Of dp4a's the first takes the most instructions.
 DEVICES = {("dp4a", 0): ["tgllp", "mtl"], 16: ["bmg", "lnl", "ptl"], 8: ["dg2", "arl-h"]}
 
@@ -91,14 +97,22 @@ FEW_BUDGETS = {(16, 2): {1: (1.12, 2.6, 5.2, 6.6, None), 2: (0.6, 1.35, 2.15, 2.
                (8, 4): {1: (9.8, 6.7, 16.4, 22.8, None), 2: (5.9, 4.25, 8.15, 10.3, 14.6), 3: (7, 7, 9.2, 11.3, None),
                         4: (7.95, 6.3, 9.1, 10.3, 12.5), 8: (3.3, 3.3, 3.85, 4.4, 5.45)}}
 # gemv.cl with one row, per 64 bytes of weights beside loads: what is more than 1, all but one in sub-groups of 8. Of 1 bit in
-# groups of 128 a group's sums take 0.5 there, since it has 4 times 64 bytes, and both halves of its rows two instructions.
+# groups of 128 a group's sums take 0.5 there, since it has 4 times 64 bytes, and both halves of its rows two instructions. In
+# sub-groups of 16 of 1 bit in groups of 64, which no file type has, they take 1.5: of twice, plus and minus (gemv.cl, total) a
+# shift, a subtraction and an addition for each 128 bytes; the others are addresses of loads and stores, also of codes in local
+# memory where each work-group makes them.
 ONE_BUDGETS = {8: {"group128": {1: 1.65, 2: 1.35, 3: 1.3}, "group64": {1: 2.25, 2: 1.6, 3: 1.5, 4: 1.2, 8: 1.05},
                    "group32": {2: 2.15, 4: 1.45, 8: 1.15}},
-               16: {"group64": {1: 1.85}}}
+               16: {"group64": {1: 2}}}
 # What a work-group does to quantize 64 activations of one row, of which 64 bytes of 2-bit weights need 16 and 64 bytes of 1-bit weights
 # 32, by sub-groups: with row scales, in groups. The largest value is found in one loop, codes are made in another, of four values for
 # each item; in groups each item divides, on dg2 with more instructions. Items of sub-groups of 8 are half as many.
 QUANTIZING = {16: (92, 135), 8: (192, 475)}
+# The same of a norm: its sum of squares has a loop of one value for each item, 22 instructions, most of which add up pairs of
+# floats, so 88 or 176 for 64 activations; the weight is read, and multiplied with, in both other loops. And in another order, whose
+# columns are loaded one by one. What items do to add up their sums is a row's, however long: the tables of report count it.
+QUANTIZING_NORM = {16: (210, 228), 8: (440, 670)}
+QUANTIZING_ORDER = {16: (230, 270), 8: (435, 710)}
 MINS = 2.25  # gemm.cl in groups of 128, beside each matrix instruction: a product more for each sum, and what it takes to have it
 # gemm.cl in smaller groups, beside each matrix instruction, by sub-groups and operands of a code: groups of 64, with mins, of 32,
 # with mins, of 16. A group's floats are most of it: 3 instructions for each sum, 4 with mins; with two operands a sum has two matrix
@@ -113,13 +127,14 @@ DENSE_BUDGETS = {16: {"f16": (1.75, 2.25), "bf16": (3.6, 4.25), 2: (1.3, 1.45), 
                  8: {"f16": (7.6, 8.9), "bf16": (10.8, 13), 2: (3.5, 5.2), 4: (3.5, 5.2), 8: (2.6, 4.2)}}
 # Beside each dp4a of linear.cl, by what makes its operand, and by rows of activations: with row scales, in groups of 128, 64, 32,
 # 16; and what mins add, which are a product more for each sum. Groups of 16 run there on Xe2 and Xe3 too, whose sub-groups are
-# half as many items, so that what a sub-group does once stands beside half the dp4a.
+# half as many items, so that what a sub-group does once stands beside half the dp4a; elsewhere of one row where the compiler takes
+# sub-groups of 16 and not 32, as of a norm in 8 bits.
 DP4A_GROUPS = ("row", "group128", "group64", "group32", "group16")
 DP4A_BUDGETS = {"mask": {1: (3, 5.5, 8.95, 12.45, 19.4), 4: (1.5, 2.6, 3.75, 6.15, 9.2), 8: (1.2, 1.2, 2.8, 4.6, 6.8)},
-                "split": {1: (6.5, 8.2, 10.4, 14.85, 21.7), 4: (2.3, 3.3, 4.5, 6.9, 10), 8: (1.5, 1.6, 3.2, 5, 7.2)},
+                "split": {1: (6.5, 8.2, 10.4, 14.85, 21.8), 4: (2.3, 3.3, 4.5, 6.9, 10), 8: (1.5, 1.6, 3.2, 5, 7.2)},
                 "codebook": {1: (11.5, 13.9, 15.4, 19.85, 26.7), 4: (3.5, 3.6, 5.75, 8.15, 11.2), 8: (2.4, 2.5, 4.1, 5.85, 8.1)},
                 "half": {1: (None, None, None, None, 9.9), 4: (None, None, None, None, 4.75), 8: (None, None, None, None, 3.6)}}
-DP4A_MINS = {"group128": {1: 0.4, 4: 0.1, 8: 0}, "group64": {1: 1, 4: 0.2, 8: 0.1}, "group32": {1: 2.7, 4: 0.85, 8: 0.4}}
+DP4A_MINS = {"group128": {1: 0.4, 4: 0.1, 8: 0}, "group64": {1: 1, 4: 0.2, 8: 0.1}, "group32": {1: 2.75, 4: 0.85, 8: 0.4}}
 DP4A_XE2 = {"mask": {1: 26.1, 4: 10.9, 8: 8.4}, "split": {1: 27.9, 4: 11.5, 8: 8.6}, "codebook": {1: 41.2, 4: 15.6, 8: 10.8},
             "half": {1: 12.9, 4: 5.4, 8: 4.2}}
 # linear.cl on matrix instructions, beside each of them and the loads: what makes its operand, 8 dwords of bytes, of codes (8
@@ -229,6 +244,11 @@ def loops_of(asm, op=""):
     return [count(code[a:b + 1]) for a, b in sorted(inner)], count(code)
 
 
+def threads_of(device, registers):
+    """Threads of an engine of a kernel with so many registers."""
+    return next(threads for most, threads in THREADS.get(device, OTHERS_THREADS) if registers <= most)
+
+
 def options_on(device, options):
     """What cl/program.c makes of them there."""
     return options.replace(ROUNDED, "-D ROUND_DIVISION=1") if device in ROUGH else options
@@ -246,6 +266,7 @@ class Variant:
         self.bytes = "-q8" in self.layer  # attention over an int8 cache
         self.in_registers = "-D IN_REGISTERS=1" in self.options
         self.tuned = "/" in self.name  # a row with knobs of crumb tune
+        self.fused = self.linear and self.option("X") == 32 and not self.in_registers  # each work-group quantizes
 
     def lines_per_dpas(self):
         """64 bytes of weights, or of a cache, that a matrix instruction stands for (the kernels' comments say why); of attention
@@ -260,12 +281,16 @@ class Variant:
 
     def one_layer(self):
         """The layer, of one matrix, of what is quantized as it lies."""
-        return re.sub("(-order|-gated)?(-qkv|-gate)?$", "", self.layer)
+        return re.sub("(-norm|-order|-gated)?(-relu2)?(-qkv|-gate)?$", "", self.layer)
 
     def seldom(self):
         """Layers that one device of each kind stands for with --all: those whose loop another layer has, and the fallback's."""
         groups = self.layer.split("-")[0]
-        if self.layer.endswith(("-order", "-gated")) or self.layer == "group64-mins" or self.parts and groups in SMALL_GROUPS:
+        if re.search("-order|-gated|-relu2|-mins.*-fused", self.layer) or self.layer == "group64-mins":
+            return True
+        if "-norm" in self.layer:
+            return not self.gemv or groups != "row"
+        if groups in SMALL_GROUPS and (self.parts or "-fused" in self.layer and groups != "group32"):
             return True
         return self.file == "linear.cl" and groups != "row" and (groups == "group64" or "-mins" in self.layer
                                                                  or "-fused" in self.layer)
@@ -315,6 +340,10 @@ class Variant:
             return device == self.devices()[0] and not self.name.endswith("_bf16")
         if self.rung == "portable" or device == DIVIDES:
             return False
+        if "-norm" in self.layer:
+            return device == self.devices()[0] and "_u2_" in self.name and self.stands_behind_norm()
+        if re.search("-relu2|-order-", self.layer):
+            return False
         if self.seldom():
             return device == self.devices()[0] and "_u2_" in self.name and self.file != "linear.cl"
         if self.rung == "dp4a" and device not in DEVICES["dp4a", 0]:
@@ -334,6 +363,14 @@ class Variant:
         if device == self.devices()[0] or "_u2_" in self.name:
             return True
         return self.file == "gemm.cl" and self.layer in ("row", "group128")
+
+    def stands_behind_norm(self):
+        """Of those that a GPU runs for one row by itself: all of rows with one scale, of groups a gate's, which have two loops."""
+        if self.name.endswith("_bf16"):
+            return self.layer == "row-fused-norm-gate"
+        if self.layer.startswith("row"):
+            return self.gemv or self.rung == "dp4a"
+        return self.layer.endswith("-gate") and (self.gemv and "_small_" not in self.name or self.layer.startswith("group16"))
 
     def decodes(self):
         """q/k/v or gate/up of one row of activations: gemv.cl's, what stands in for it, and dense_matrix.cl's."""
@@ -360,9 +397,9 @@ def dense_budget(v):
     return DENSE_BUDGETS[v.sub_group][of][v.layer != "dense"]
 
 
-def dp4a_budget(v, device):
+def dp4a_budget(v, device, simd):
     groups = v.layer.split("-")[0]
-    if groups == "group16" and device in DEVICES[16]:
+    if groups == "group16" and (device in DEVICES[16] or v.tokens == 1 and simd == 16):
         return DP4A_XE2[v.operand()][v.tokens]
     mins = DP4A_MINS.get(groups, {}).get(v.tokens, 0) if v.option("MINS") else 0
     return DP4A_BUDGETS[v.operand()][v.tokens][DP4A_GROUPS.index(groups)] + mins
@@ -424,15 +461,26 @@ class Result:
         return all_beside / max(dpas, 1), "DPAS"
 
     def quantizing(self):
-        """Instructions of a work-group for 64 activations of one row before it multiplies; 0: it does not quantize."""
+        """Instructions of a work-group for one row before it multiplies: (of 64 activations, of the row); zeros where it does not
+        quantize, or a gate's product, which no launch of one row does."""
         v = self.variant
-        if not v.gemv or not v.layer.endswith("-fused"):
-            return 0
+        if not v.gemv or not v.fused or v.option("INPUT") > 1:
+            return 0, 0
         loops = [issued(l) for l in self.loops[:next(i for i, l in enumerate(self.loops) if l["dpas"])]]
+        each = of_row = 0
+        if v.option("INPUT"):  # a square for each item; items' sums, half as many at a time
+            squares, halves, *loops = loops
+            each = squares * 64 / self.simd
+            of_row = halves * math.log2(v.items) * v.items / self.simd
         group = v.option("X_GROUP")
         if group and len(loops) == 4:  # the first and the last are over groups: zeros, and scales
-            return ((loops[0] + loops[3]) * 4 / group + loops[1] + loops[2]) * 16 / self.simd
-        return sum(loops) * 16 / self.simd
+            loops = [(loops[0] + loops[3]) * 4 / group, loops[1], loops[2]]
+        return each + sum(loops) * 16 / self.simd, of_row
+
+    def quantizing_budget(self):
+        v = self.variant
+        of = QUANTIZING_ORDER if "-order" in v.layer else QUANTIZING_NORM if v.option("INPUT") else QUANTIZING
+        return of[v.sub_group][not v.layer.startswith("row")]
 
     def budgets(self):
         """What is held to a budget: loops, their budget or None, and what they are with."""
@@ -452,7 +500,7 @@ class Result:
         if v.layer.startswith("dense"):
             return dense_budget(v)
         if v.file == "linear.cl":
-            return dp4a_budget(v, self.device) if v.rung == "dp4a" else linear_budget(v)
+            return dp4a_budget(v, self.device, self.simd) if v.rung == "dp4a" else linear_budget(v)
         if v.file == "gemv.cl" and v.tokens in (2, 4):
             return FEW_BUDGETS[v.sub_group, v.tokens][v.bits][FEW_LAYERS.index(v.few_layer())]
         if v.gemv:
@@ -483,8 +531,9 @@ class Result:
                 return f"has no {self.unit} in its inner loop"
             if budget and other > budget:
                 return f"has {other:.2f} other instructions per {what}{where}, more than {budget:.2f}"
-        if self.quantizing() > QUANTIZING.get(self.variant.sub_group, (0, 0))[not self.variant.layer.startswith("row")]:
-            return f"quantizes 64 activations with {self.quantizing():.0f} instructions"
+        quantizing = self.quantizing()[0]
+        if quantizing and quantizing > self.quantizing_budget():
+            return f"quantizes 64 activations with {quantizing:.0f} instructions, more than {self.quantizing_budget()}"
         return None
 
     def unbuilt(self):
@@ -493,7 +542,7 @@ class Result:
     def row(self):
         if self.unbuilt():
             return f"{self.variant.name:32} {self.variant.layer:10} {self.device:6} {self.failure}"
-        threads = 4 if self.grf == 256 else 8
+        threads = threads_of(self.device, self.grf)
         loop = self.loop
         return (f"{self.variant.name:32} {self.variant.layer:10} {self.device:6} {self.grf:4} {threads:3} "
                 f"{self.whole[self.unit]:5} {loop[self.unit]:5} {loop['send']:5} {loop['alu'] + loop['jump']:5} "
