@@ -120,17 +120,21 @@ static void dot_part(crumb_probe *probe, uint32_t item, uint64_t argument, uint6
 
 /* A roof is what the best way reaches: some processors are faster when lines are asked for early, others without. */
 static void choose_read(crumb_probe *probe) {
-    enum { PASSES = 7 };
-    crumb_probe_read_fn *const ways[] = {crumb_probe_read__avx2, crumb_probe_read_ahead__avx2};
-    double best[2] = {0};
+    enum { PASSES = 7, WAYS = 3 };
+    crumb_probe_read_fn *const ways[WAYS] = {crumb_probe_read__avx2, crumb_probe_read_ahead__avx2,
+                                             crumb_probe_read_far__avx2};
+    double best[WAYS] = {0};
+    int fastest = 0;
     probe->read = read_scalar;
     if (!crumb_isa_available(CRUMB_ISA_AVX2)) return;
-    for (int i = 0; i < 2 * PASSES; i++) {
-        probe->read = ways[i % 2];
+    for (int i = 0; i < WAYS * PASSES; i++) {
+        probe->read = ways[i % WAYS];
         const double gb_s = crumb_probe_read(probe);
-        if (gb_s > best[i % 2]) best[i % 2] = gb_s;
+        if (gb_s > best[i % WAYS]) best[i % WAYS] = gb_s;
     }
-    probe->read = ways[best[1] > best[0]];
+    for (int i = 1; i < WAYS; i++)
+        if (best[i] > best[fastest]) fastest = i;
+    probe->read = ways[fastest];
 }
 
 /* The threads have one cache each at most. */

@@ -58,6 +58,6 @@ crumb_probe_dot_fn crumb_probe_dot__avx2, crumb_probe_dot__avxvnni, crumb_probe_
 
 /* Reads n_bytes (a multiple of 1 KiB, 64-byte aligned); returns something that depends on all of them. */
 typedef uint64_t crumb_probe_read_fn(const void *p, uint64_t n_bytes);
-crumb_probe_read_fn crumb_probe_read__avx2, crumb_probe_read_ahead__avx2;
+crumb_probe_read_fn crumb_probe_read__avx2, crumb_probe_read_ahead__avx2, crumb_probe_read_far__avx2;
 
 #endif

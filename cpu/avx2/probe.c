@@ -2,14 +2,17 @@
 #include "cpu/probe.h"
 #include "cpu/avx2/simd.h"
 
-/* Four streams, as the kernels read; `ahead` bytes of each are asked for early (0: the processor sees to that). */
-static inline __attribute__((always_inline)) uint64_t read_streams(const void *p, uint64_t n_bytes, uint64_t ahead) {
+/* Four streams, as the kernels read; of each what is `near` bytes ahead is asked for into L1, and what is `far` ahead
+ * into L2 (0: the processor sees to that). */
+static inline __attribute__((always_inline)) uint64_t read_streams(const void *p, uint64_t n_bytes, uint64_t near,
+                                                                   uint64_t far) {
     const uint64_t quarter = n_bytes / 4;
     __m256i sum[8] = {0};
     for (uint64_t i = 0; i < quarter; i += 64)
         for (uint64_t s = 0; s < 4; s++) {
             const char *at = (const char *)p + s * quarter + i;
-            if (ahead) _mm_prefetch(at + ahead, _MM_HINT_T0);
+            if (near) _mm_prefetch(at + near, _MM_HINT_T0);
+            if (far) _mm_prefetch(at + far, _MM_HINT_T1);
             sum[2 * s] = _mm256_xor_si256(sum[2 * s], v_load(at));
             sum[2 * s + 1] = _mm256_xor_si256(sum[2 * s + 1], v_load(at + 32));
         }
@@ -18,11 +21,15 @@ static inline __attribute__((always_inline)) uint64_t read_streams(const void *p
 }
 
 uint64_t crumb_probe_read__avx2(const void *p, uint64_t n_bytes) {
-    return read_streams(p, n_bytes, 0);
+    return read_streams(p, n_bytes, 0, 0);
 }
 
 uint64_t crumb_probe_read_ahead__avx2(const void *p, uint64_t n_bytes) {
-    return read_streams(p, n_bytes, 2048);
+    return read_streams(p, n_bytes, 2048, 0);
+}
+
+uint64_t crumb_probe_read_far__avx2(const void *p, uint64_t n_bytes) {
+    return read_streams(p, n_bytes, 2048, 16384);
 }
 
 #include "cpu/lowbit/probe.h"
