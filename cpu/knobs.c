@@ -20,8 +20,8 @@ typedef struct knob {
  * interleaved for them, once for all matrices that share an input. */
 static const knob gemv_knobs[] = {KNOB("streams", streams, 0, 1, 2, 4),
                                   KNOB("unroll", unroll, 0, 2),
-                                  KNOB("near", near_bytes, 0, 256, 512, 1024, 1536, 3072, 6144),
-                                  KNOB("far", far_kb, 0, 1, 16, 32, 64, 128), /* 1: not at all */
+                                  KNOB("near", near_bytes, 0, 256, 512, 1024, 1536, 2048, 4096),
+                                  KNOB("far", far_kb, 0, 1, 2, 4, 8, 16, 64), /* 1: not at all */
                                   KNOB("share", share, 0, 1, 3, 4),
                                   KNOB("threads", threads, 0, 1, 2, 4, 8, 16)};
 static const knob gemm_knobs[] = {KNOB("columns", columns, 0, 48, 72, 96, 132, 192, 264, 384),

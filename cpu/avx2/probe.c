@@ -29,7 +29,7 @@ uint64_t crumb_probe_read_ahead__avx2(const void *p, uint64_t n_bytes) {
 }
 
 uint64_t crumb_probe_read_far__avx2(const void *p, uint64_t n_bytes) {
-    return read_streams(p, n_bytes, 2048, 16384);
+    return read_streams(p, n_bytes, 1024, 2048);
 }
 
 #include "cpu/lowbit/probe.h"

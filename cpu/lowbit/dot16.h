@@ -31,11 +31,6 @@ SIMD_INLINE int dot_accumulators(int bits) {
 SIMD_INLINE int dot_planes(int bits) {
     return bits == 8 ? 2 : 8 / bits;
 }
-/* Whether a GEMV gains by four streams on cores that follow so many: here the vector ports are nearly full. */
-SIMD_INLINE bool dot_takes_four_streams(int bits) {
-    (void)bits;
-    return false;
-}
 SIMD_INLINE int dot_plane_accumulator(int bits, int plane) {
     return bits == 8 ? plane : 0;
 }

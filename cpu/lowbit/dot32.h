@@ -30,10 +30,6 @@ SIMD_INLINE uint32_t dot_span_steps(int bits, unsigned max_code) {
 SIMD_INLINE int dot_planes(int bits) {
     return 8 / bits;
 }
-/* Whether a GEMV gains by four streams on cores that follow so many: codes of a bit are rows too short for it. */
-SIMD_INLINE bool dot_takes_four_streams(int bits) {
-    return bits == 2 || bits == 4 || bits == 8;
-}
 SIMD_INLINE int dot_plane_accumulator(int bits, int plane) {
     return plane % dot_accumulators(bits);
 }

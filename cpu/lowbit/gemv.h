@@ -1,11 +1,12 @@
 /* GEMV on the tile layout: a few rows of activations, bound by reading the weights once.
  *
- * The weights of two tile-rows are read at once (four of split codes), each a long contiguous stream of its own, since
- * one stream does not keep enough cache lines in flight, and of more those compete for the sets of a cache whose rows
- * are a power of two. Packed codes are split into planes in registers, and each plane meets all columns (rows of
- * activations). The inner loop is a function of its own so that the compiler gives its accumulators registers:
- * streams * TILE_VECTORS * columns * dot_accumulators(bits) of them, at most 8 for AVX2. There is one for each number
- * of streams and columns, with one prefetch and with two; which is used is a knob (crumb_cpu_knobs).
+ * The weights of two tile-rows are read at once (four of split codes, and on Intel's cores), each a long contiguous
+ * stream of its own, since one stream does not keep enough cache lines in flight, and of more those compete for the
+ * sets of a cache whose rows are a power of two. Packed codes are split into planes in registers, and each plane meets
+ * all columns (rows of activations). The inner loop is a function of its own so that the compiler gives its
+ * accumulators registers: streams * TILE_VECTORS * columns * dot_accumulators(bits) of them, at most 8 for AVX2. There
+ * is one for each number of streams and columns, with one prefetch and with two; which is used is a knob
+ * (crumb_cpu_knobs).
  *
  * Included after a tier's simd.h, which says how many streams are the default; GEMV_INSTANCES makes the kernels of a
  * tier, among them GEMV_CODEBOOK_INSTANCE the one for codebooks, whose 4-bit codes become operands of DOT_ENTRY_BITS in
@@ -22,6 +23,8 @@ enum {
     GEMV_MAX_SUMS = 8,       /* streams * TILE_VECTORS * columns */
     GEMV_AHEAD_BYTES = 8192, /* on their way in all streams together */
     GEMV_NEAR_OF_BYTES = 1536,
+    GEMV_INTEL_FAR_BYTES = 2048, /* on Intel's cores, of each stream: into L2, and half of the way on into L1 */
+    GEMV_INTEL_NEAR_BYTES = 1024,
     /* Of four streams, of groups of up to 64: their scales are four more, and of 32 a ninth of 4-bit codes' bytes. Read
      * rates of 4 and 8 bits rise by 0 to 7 % (Golden Cove; 256 bytes gain less); of two streams on AVX2 they fall. */
     GEMV_SCALES_AHEAD_BYTES = 1024
@@ -42,9 +45,10 @@ typedef struct gemv_operands {
 /* The sums over lines [line, end) of the tile-rows. A line of tiles is 64 bytes: a dword of each row, 32 / bits k. */
 typedef void gemv_sums_fn(gemv_operands *o, uint32_t line, uint32_t end);
 
+/* A far of 0 asks for the line that is loaded next, which costs no more than a branch. */
 SIMD_INLINE void gemv_fetch(const gemv_operands *o, const uint8_t *line) {
     _mm_prefetch((const char *)line + o->near, _MM_HINT_T0);
-    if (o->far) _mm_prefetch((const char *)line + o->far, _MM_HINT_T1);
+    _mm_prefetch((const char *)line + o->far, _MM_HINT_T1);
 }
 
 /* Lines whose products a lane's sum can hold. */
@@ -257,16 +261,21 @@ SIMD_INLINE void gemv_prefetch(const crumb_linear_args *a, uint32_t n, uint32_t 
     if (a->add) __builtin_prefetch(a->add + n * a->add_stride + (size_t)tile * CRUMB_TILE_ROWS, 0);
 }
 
-/* How far ahead lines are fetched into L1: of bytes not far, since so few operations are done with a line that a core's
- * window of instructions reaches as far by itself, and what is asked for twice only fills its queues. */
+/* How far ahead lines are fetched into L1. On Intel's cores memory is kept busy by fetches into L2, which free their
+ * fill buffers early; what goes on from there into L1 holds one for as long as L2 takes. Elsewhere of bytes not far,
+ * since so few operations are done with a line that a core's window of instructions reaches as far by itself, and what
+ * is asked for twice only fills its queues. */
 SIMD_INLINE size_t gemv_near(const crumb_linear_args *a, int width, int streams) {
     if (a->knobs.near_bytes) return a->knobs.near_bytes;
+    if (crumb_core_is_intel()) return GEMV_INTEL_NEAR_BYTES;
     return width == 8 ? GEMV_NEAR_OF_BYTES : GEMV_AHEAD_BYTES / (size_t)streams;
 }
 
 /* How far ahead into L2; 0: not at all. What lies no further than the other fetch need not be asked for. */
 SIMD_INLINE size_t gemv_far(const crumb_linear_args *a, const gemv_pass *pass, size_t near) {
-    const size_t wanted = a->knobs.far_kb ? (size_t)a->knobs.far_kb << 10 : pass->far;
+    const size_t wanted = a->knobs.far_kb         ? (size_t)a->knobs.far_kb << 10
+                          : crumb_core_is_intel() ? GEMV_INTEL_FAR_BYTES
+                                                  : pass->far;
     return wanted > near ? wanted : 0;
 }
 
@@ -354,12 +363,13 @@ static inline uint32_t gemv_unroll(const crumb_linear_args *a, int bits, int wid
     return can && a->knobs.unroll == 2 ? 2 : 1;
 }
 
-/* Tile-rows that a row of activations meets at once. Intel's cores get more of memory from four than from two: each
- * stream has a prefetcher of its own that looks ahead. AMD's get less. */
+/* Tile-rows that a row of activations meets at once. Intel's cores get more of memory from four than from two, even
+ * where their sums do not fit into registers: each stream has a prefetcher of its own that looks ahead. (Codes of a bit
+ * are rows too short for it, where sums are many.) AMD's get less. */
 static inline int gemv_row_streams(const crumb_linear_args *a, int bits, int width) {
     if (is_split(bits)) return gemv_streams(width, 1);
     if (a->knobs.streams) return (int)a->knobs.streams;
-    return dot_takes_four_streams(width) && crumb_core_is_intel() ? 4 : gemv_streams(width, 1);
+    return width > 1 && crumb_core_is_intel() ? GEMV_MAX_STREAMS : gemv_streams(width, 1);
 }
 
 /* The streams of a pass over K, and its sums. */

@@ -67,7 +67,6 @@ SIMD_INLINE uint32_t span_lines(const int bits) {
 SIMD_INLINE void fetch_few(const uint8_t *codes, size_t near, size_t far, const int bits) {
     const size_t n_bytes = few_lines(bits) * CRUMB_INDEX_LINE_BYTES;
     UNROLL for (size_t at = 0; at < n_bytes; at += 64) _mm_prefetch((const char *)codes + near + at, _MM_HINT_T0);
-    if (!far) return;
     UNROLL for (size_t at = 0; at < n_bytes; at += 64) _mm_prefetch((const char *)codes + far + at, _MM_HINT_T1);
 }
 
