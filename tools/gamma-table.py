@@ -3,8 +3,8 @@
 
 usage: tools/gamma-table.py [--attention] [--build FOLDER] [--mca COMMAND] [--cpu MODEL,...] [--json]
 
-Names: gemv_sums_WIDTH_cCOLUMNS_sSTREAMS over tiles, u for codes of so many bits, c for a codebook's, _u2 behind it where
-two lines are taken at once; index_sums_1 and _2 look up 1-bit and ternary weights, trit_sums multiplies the latter.
+Names: gemv_WIDTH_cCOLUMNS_sSTREAMS over tiles, u for codes of so many bits, c for a codebook's, _u2 behind it where
+two lines are taken at once; index_1 and _2 look up 1-bit and ternary weights, trits multiplies the latter.
 
 COMMAND is llvm-mca-21 or -19 where it is installed; --mca "$(tests/support/deps.py prefix mca)/run llvm-mca-21" brings 21.
 
@@ -114,8 +114,8 @@ def vectors_of(body, on_ymm):
 def tile_loops(form):
     """The loops over tiles of codes of this form, one column."""
     if form in SPLIT:
-        return [f"gemv_sums_{form}_c1"]
-    return [f"gemv_sums_{form}_c1_s{n}{lines}" for n in STREAMS for lines in ("", "_u2")]  # one line at once, and two
+        return [f"gemv_{form}_c1"]
+    return [f"gemv_{form}_c1_s{n}{lines}" for n in STREAMS for lines in ("", "_u2")]  # one line at once, and two
 
 
 def loops_of_tier(tier):
@@ -132,9 +132,9 @@ def loops_of_tier(tier):
     # Look-ups: four for 16 rows x 16 k of 1 bit, or x 10 k of ternary weights; a zmm register's are of two tile-rows.
     for n in STREAMS:
         unused = 0.5 if tier == "avx512" and n == 1 else 1
-        yield "gemv_index", f"index_sums_1_s{n}", WIDTHS["u1"], "u1", "vpshufb", 8 / 4
-        yield "gemv_index", f"index_sums_2_s{n}", TRITS, "u2", "vpshufb", 5 / 4 * unused
-        yield "gemv_index", f"trit_sums_c1_s{n}", TRITS, "u2", dot, 1
+        yield "gemv_index", f"index_1_s{n}", WIDTHS["u1"], "u1", "vpshufb", 8 / 4
+        yield "gemv_index", f"index_2_s{n}", TRITS, "u2", "vpshufb", 5 / 4 * unused
+        yield "gemv_index", f"trits_c1_s{n}", TRITS, "u2", dot, 1
     for form in PAPER:
         yield "georganas", f"crumb_georganas_{form}_i8__{tier}", WIDTHS[form], form, dot, 1
 

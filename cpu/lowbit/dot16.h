@@ -16,6 +16,7 @@
 
 enum {
     DOT_ENTRY_BITS = 5, /* of a codebook's entries as operands */
+    DOT_HOLDS_ROW = 0,  /* whether an accumulator holds any span */
     DOT_SIGNED_ENTRIES = 0
 };
 

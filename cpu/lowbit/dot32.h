@@ -16,6 +16,7 @@
 
 enum {
     DOT_ENTRY_BITS = 8, /* of a codebook's entries as operands */
+    DOT_HOLDS_ROW = 1,  /* whether an accumulator holds any span */
 #if defined(SIMD_SIGNED_DOT)
     DOT_SIGNED_ENTRIES = 1
 #else

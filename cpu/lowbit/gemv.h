@@ -5,8 +5,9 @@
  * sets of a cache whose rows are a power of two. Packed codes are split into planes in registers, and each plane meets
  * all columns (rows of activations). The inner loop is a function of its own so that the compiler gives its
  * accumulators registers: streams * TILE_VECTORS * columns * dot_accumulators(bits) of them, at most 8 for AVX2. There
- * is one for each number of streams and columns, with one prefetch and with two; which is used is a knob
- * (crumb_cpu_knobs).
+ * is one for each number of streams and columns, of one line at once and of two; which is used is a knob
+ * (crumb_cpu_knobs). A loop over all groups of a row is compiled around each: of short groups, what is done between
+ * them takes as long.
  *
  * Included after a tier's simd.h, which says how many streams are the default; GEMV_INSTANCES makes the kernels of a
  * tier, among them GEMV_CODEBOOK_INSTANCE the one for codebooks, whose 4-bit codes become operands of DOT_ENTRY_BITS in
@@ -36,14 +37,13 @@ typedef struct gemv_operands {
     size_t q_stride;
     int mul;
     unsigned max_code;
-    size_t near, far;             /* prefetch distances in bytes */
-    vint table;                   /* of a codebook */
-    vint sums[GEMV_MAX_SUMS];     /* result: [stream][vector][column], mul * sum(u*q) */
-    vint odd_sums[GEMV_MAX_SUMS]; /* the same of the second group, where groups are half a 32-block */
+    size_t near, far; /* prefetch distances in bytes */
+    vint table;       /* of a codebook */
 } gemv_operands;
 
-/* The sums over lines [line, end) of the tile-rows. A line of tiles is 64 bytes: a dword of each row, 32 / bits k. */
-typedef void gemv_sums_fn(gemv_operands *o, uint32_t line, uint32_t end);
+/* sums [stream][vector][column] = mul * sum(u*q) over lines [line, end) of the tile-rows; where groups are half a
+ * 32-block of the first half, and odd of the second. A line of tiles is 64 bytes: a dword of each row, 32 / bits k. */
+typedef void gemv_sums_fn(const gemv_operands *o, uint32_t line, uint32_t end, vint *sums, vint *odd);
 
 /* A far of 0 asks for the line that is loaded next, which costs no more than a branch. */
 SIMD_INLINE void gemv_fetch(const gemv_operands *o, const uint8_t *line) {
@@ -79,27 +79,29 @@ SIMD_INLINE void gemv_add_line(const gemv_operands *o, uint32_t line, const int 
 
 /* Codes of `bits` that become operands of `width` bits: the same, but for codebooks. `unroll` lines are taken at once.
  */
-SIMD_INLINE void gemv_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int width,
-                           const int columns, const int streams, const uint32_t unroll) {
+SIMD_INLINE void gemv_sums(const gemv_operands *o, uint32_t line, uint32_t end, vint *sums, const int bits,
+                           const int width, const int columns, const int streams, const uint32_t unroll) {
     const int n_sums = streams * TILE_VECTORS * columns, per_sum = dot_accumulators(width);
     const uint32_t span = gemv_span_lines(bits, width, o->max_code) / unroll * unroll;
-    for (bool first = true; line < end; first = false) {
-        uint32_t span_end = end - line > span ? line + span : end;
+    bool first = true;
+    do { /* a group has a line at least */
+        const uint32_t span_end = DOT_HOLDS_ROW || end - line <= span ? end : line + span;
         vint acc[GEMV_MAX_SUMS * 8];
         UNROLL for (int i = 0; i < n_sums * per_sum; i++) acc[i] = v_zero();
         for (; line < span_end; line += unroll)
             UNROLL for (uint32_t u = 0; u < unroll; u++) gemv_add_line(o, line + u, bits, width, columns, streams, acc);
         UNROLL for (int i = 0; i < n_sums; i++) {
             vint sum = dot_sum(&acc[i * per_sum], width, o->mul);
-            o->sums[i] = first ? sum : v_add(o->sums[i], sum);
+            sums[i] = first ? sum : v_add(sums[i], sum);
         }
-    }
+        first = false;
+    } while (!DOT_HOLDS_ROW && line < end);
 }
 
 /* The same for split codes. A block's operands of one vector of rows meet all columns before the next vector's turn;
  * so only one of them is in a register, and sums are 32 bits wide. */
-SIMD_INLINE void gemv_split_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int columns,
-                                 const int streams) {
+SIMD_INLINE void gemv_split_sums(const gemv_operands *o, uint32_t line, uint32_t end, vint *out, const int bits,
+                                 const int columns, const int streams) {
     const int n_vectors = streams * TILE_VECTORS, unit = split_unit_steps(bits);
     const int8_t *q = o->q + line / (uint32_t)bits * CRUMB_TILE_K;
     vint sums[GEMV_MAX_SUMS];
@@ -123,12 +125,12 @@ SIMD_INLINE void gemv_split_sums(gemv_operands *o, uint32_t line, uint32_t end, 
             v_forget(); /* else activations are kept for the next vector, at the cost of spills */
         }
     }
-    UNROLL for (int i = 0; i < n_vectors * columns; i++) o->sums[i] = split_sum(sums[i], o->mul);
+    UNROLL for (int i = 0; i < n_vectors * columns; i++) out[i] = split_sum(sums[i], o->mul);
 }
 
 /* The sums of both halves of one 32-block, of any codes; one vector of rows after the other, as for split codes. */
-SIMD_INLINE void gemv_half_sums(gemv_operands *o, uint32_t line, const int bits, const int width, const int columns,
-                                const int streams) {
+SIMD_INLINE void gemv_half_sums(const gemv_operands *o, uint32_t line, vint *first, vint *odd, const int bits,
+                                const int width, const int columns, const int streams) {
     const int block_lines = bits, hold = half_hold_steps(width);
     const int8_t *q = o->q + line / (uint32_t)bits * CRUMB_TILE_K;
     UNROLL for (int v = 0; v < streams * TILE_VECTORS; v++) {
@@ -148,7 +150,7 @@ SIMD_INLINE void gemv_half_sums(gemv_operands *o, uint32_t line, const int bits,
                     parts[c] = v_zero();
                 }
             }
-            UNROLL for (int c = 0; c < columns; c++)(half ? o->odd_sums : o->sums)[v * columns + c] = sums[c];
+            UNROLL for (int c = 0; c < columns; c++)(half ? odd : first)[v * columns + c] = sums[c];
         }
         v_forget();
     }
@@ -167,7 +169,8 @@ SIMD_INLINE void gemv_part_halves(const int8_t *q, size_t n_bytes, int8_t *out) 
 }
 
 /* The sums of both halves of one 32-block of bytes; o->q are what gemv_part_halves has made of all columns. */
-SIMD_INLINE void gemv_byte_half_sums(gemv_operands *o, uint32_t line, const int columns, const int streams) {
+SIMD_INLINE void gemv_byte_half_sums(const gemv_operands *o, uint32_t line, vint *first, vint *odd, const int columns,
+                                     const int streams) {
     const int n_vectors = streams * TILE_VECTORS, n_sums = n_vectors * columns;
     vint sums[2][GEMV_MAX_SUMS];
     UNROLL for (int i = 0; i < n_sums; i++) sums[0][i] = sums[1][i] = v_zero();
@@ -185,13 +188,25 @@ SIMD_INLINE void gemv_byte_half_sums(gemv_operands *o, uint32_t line, const int 
         }
     }
     UNROLL for (int i = 0; i < n_sums; i++) {
-        o->sums[i] = split_sum(sums[0][i], o->mul);
-        o->odd_sums[i] = split_sum(sums[1][i], o->mul);
+        first[i] = split_sum(sums[0][i], o->mul);
+        odd[i] = split_sum(sums[1][i], o->mul);
     }
 }
 
+/* Scales and mins of a pass, and how many sum groups they have served. */
+typedef struct gemv_scales {
+    tile_scales scales[GEMV_MAX_STREAMS], mins[GEMV_MAX_STREAMS];
+    uint32_t served, supers_served; /* scales that the super-scales have served */
+} gemv_scales;
+
+typedef struct gemv_pass gemv_pass;
+
+/* acc [stream][vector][column] = the sums of all groups of a pass, in f32 as kernels.h has it. */
+typedef void gemv_groups_fn(const crumb_linear_args *a, const shape *s, const gemv_pass *pass, const gemv_operands *o,
+                            const gemv_scales *scales, vflt *acc);
+
 /* One pass over K: tile-rows tile, tile + step ... (those below tile_end), activation rows n0 .. n0 + columns - 1. */
-typedef struct gemv_pass {
+struct gemv_pass {
     uint32_t tile[GEMV_MAX_STREAMS];
     uint32_t n0;
     int streams, columns;
@@ -201,55 +216,84 @@ typedef struct gemv_pass {
     size_t scales_ahead; /* bytes ahead that scales and mins are fetched into L1; 0: they are few */
     int zero;            /* zero point */
     vint table;          /* of a codebook */
-    gemv_sums_fn *sums;
+    gemv_groups_fn *groups;
     uint32_t group_lines; /* of a sum group, or of both in a 32-block */
     const int8_t *q;      /* for the activation rows from q_row on */
     size_t q_stride;
     uint32_t q_row;
-} gemv_pass;
-
-/* Scales and mins of a pass, and how many sum groups they have served. */
-typedef struct gemv_scales {
-    tile_scales scales[GEMV_MAX_STREAMS], mins[GEMV_MAX_STREAMS];
-    uint32_t served, supers_served; /* scales that the super-scales have served */
-} gemv_scales;
+};
 
 /* Folds the sums of group g into acc. */
 SIMD_INLINE void gemv_fold(const crumb_linear_args *a, const shape *s, const gemv_pass *pass, const vint *sums,
-                           uint32_t g, const gemv_scales *scales, vflt *acc) {
-    const bool row = a->x.row_scale, has_min = a->w->mins;
-    for (int c = 0; c < pass->columns; c++) {
+                           uint32_t g, const gemv_scales *scales, const size_t scale_bytes, const bool has_min,
+                           const int columns, const int streams, vflt *acc) {
+    const bool row = a->x.row_scale;
+    UNROLL for (int c = 0; c < columns; c++) {
         size_t i = (size_t)(pass->n0 + (uint32_t)c) * s->n_groups + g;
         float sx = row ? 1.0f : a->x.sx[i];
         vint zero = v_broadcast(pass->zero * a->x.qsum[i]);
         vflt sx_all = v_broadcast_f32(sx), sx_qsum = v_broadcast_f32(sx * (float)a->x.qsum[i]);
-        for (int v = 0; v < pass->streams * TILE_VECTORS; v++) {
-            int at = v * pass->columns + c, t = v / TILE_VECTORS, part = v % TILE_VECTORS;
-            vflt scale = load_first_scale(&scales->scales[t], s->scale_bytes, part);
+        UNROLL for (int v = 0; v < streams * TILE_VECTORS; v++) {
+            int at = v * columns + c, t = v / TILE_VECTORS, part = v % TILE_VECTORS;
+            vflt scale = load_first_scale(&scales->scales[t], scale_bytes, part);
             vflt value = v_mul_f32(sx_all, v_to_f32(v_sub(sums[at], zero))); /* times 1 changes nothing */
             acc[at] = v_fma_f32(scale, value, acc[at]);
-            if (has_min)
-                acc[at] = v_fma_f32(load_first_scale(&scales->mins[t], s->scale_bytes, part), sx_qsum, acc[at]);
+            if (has_min) acc[at] = v_fma_f32(load_first_scale(&scales->mins[t], scale_bytes, part), sx_qsum, acc[at]);
         }
     }
 }
 
 /* On to the next sum group. */
-SIMD_INLINE void gemv_next_group(const shape *s, const gemv_pass *pass, bool has_min, gemv_scales *scales) {
-    const size_t ahead = pass->streams == GEMV_MAX_STREAMS ? pass->scales_ahead : 0;
+SIMD_INLINE void gemv_next_group(const shape *s, const gemv_pass *pass, const size_t scale_bytes, const bool has_min,
+                                 const int streams, gemv_scales *scales) {
+    const size_t ahead = streams == GEMV_MAX_STREAMS ? pass->scales_ahead : 0;
     if (++scales->served < s->scale_groups) return;
     scales->served = 0;
-    const bool next_supers = s->n_supers && ++scales->supers_served == s->super_scales;
+    const bool next_supers = scale_bytes == 1 && ++scales->supers_served == s->super_scales;
     if (next_supers) scales->supers_served = 0;
-    for (int t = 0; t < pass->streams; t++) {
-        scales->scales[t].scales += CRUMB_TILE_ROWS * s->scale_bytes;
+    UNROLL for (int t = 0; t < streams; t++) {
+        scales->scales[t].scales += CRUMB_TILE_ROWS * scale_bytes;
         if (ahead) _mm_prefetch((const char *)scales->scales[t].scales + ahead, _MM_HINT_T0);
         if (next_supers) scales->scales[t].supers += CRUMB_TILE_ROWS;
         if (!has_min) continue;
-        scales->mins[t].scales += CRUMB_TILE_ROWS * s->scale_bytes;
+        scales->mins[t].scales += CRUMB_TILE_ROWS * scale_bytes;
         if (ahead) _mm_prefetch((const char *)scales->mins[t].scales + ahead, _MM_HINT_T0);
         if (next_supers) scales->mins[t].supers += CRUMB_TILE_ROWS;
     }
+}
+
+/* gemv_groups_fn, of sums that are inlined, for scales of one kind. */
+SIMD_INLINE void gemv_groups_of(const crumb_linear_args *a, const shape *s, const gemv_pass *pass,
+                                const gemv_operands *o, const gemv_scales *from, vflt *acc, gemv_sums_fn *const sums_of,
+                                const int columns, const int streams, const bool halves, const size_t scale_bytes,
+                                const bool has_min) {
+    const int n_sums = streams * TILE_VECTORS * columns;
+    const uint32_t n_units = halves ? s->n_groups / 2 : s->n_groups;
+    gemv_scales scales = *from;
+    vint sums[GEMV_MAX_SUMS], odd[GEMV_MAX_SUMS];
+    vflt all[GEMV_MAX_SUMS];
+    UNROLL for (int i = 0; i < n_sums; i++) all[i] = v_zero_f32();
+    for (uint32_t unit = 0; unit < n_units; unit++) {
+        sums_of(o, unit * pass->group_lines, (unit + 1) * pass->group_lines, sums, odd);
+        gemv_fold(a, s, pass, sums, halves ? 2 * unit : unit, &scales, scale_bytes, has_min, columns, streams, all);
+        gemv_next_group(s, pass, scale_bytes, has_min, streams, &scales);
+        if (!halves) continue;
+        gemv_fold(a, s, pass, odd, 2 * unit + 1, &scales, scale_bytes, has_min, columns, streams, all);
+        gemv_next_group(s, pass, scale_bytes, has_min, streams, &scales);
+    }
+    UNROLL for (int i = 0; i < n_sums; i++) acc[i] = all[i];
+}
+
+/* The same for any: f16, with and without mins, has loops of its own where `fast`, as most files do. */
+SIMD_INLINE void gemv_groups(const crumb_linear_args *a, const shape *s, const gemv_pass *pass, const gemv_operands *o,
+                             const gemv_scales *from, vflt *acc, gemv_sums_fn *const sums_of, const int columns,
+                             const int streams, const bool halves, const bool fast) {
+    if (fast && s->scale_bytes == 2 && !a->w->mins)
+        gemv_groups_of(a, s, pass, o, from, acc, sums_of, columns, streams, halves, 2, false);
+    else if (fast && s->scale_bytes == 2)
+        gemv_groups_of(a, s, pass, o, from, acc, sums_of, columns, streams, halves, 2, true);
+    else
+        gemv_groups_of(a, s, pass, o, from, acc, sums_of, columns, streams, halves, s->scale_bytes, a->w->mins != NULL);
 }
 
 /* What the end of a pass needs, which may be in no cache: the sums take long enough for it to arrive. */
@@ -298,16 +342,7 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
         gemv_prefetch(a, pass->n0, tile, scales.scales[t].scales, a->w->mins ? scales.mins[t].scales : NULL);
     }
     vflt acc[GEMV_MAX_SUMS];
-    for (int i = 0; i < GEMV_MAX_SUMS; i++) acc[i] = v_zero_f32();
-    const uint32_t n_units = has_halves(s) ? s->n_groups / 2 : s->n_groups;
-    for (uint32_t unit = 0; unit < n_units; unit++) {
-        pass->sums(&o, unit * pass->group_lines, (unit + 1) * pass->group_lines);
-        gemv_fold(a, s, pass, o.sums, has_halves(s) ? 2 * unit : unit, &scales, acc);
-        gemv_next_group(s, pass, a->w->mins, &scales);
-        if (!has_halves(s)) continue;
-        gemv_fold(a, s, pass, o.odd_sums, 2 * unit + 1, &scales, acc);
-        gemv_next_group(s, pass, a->w->mins, &scales);
-    }
+    pass->groups(a, s, pass, &o, &scales, acc);
     for (int v = 0; v < pass->streams * TILE_VECTORS; v++) {
         if (pass->tile[v / TILE_VECTORS] >= a->tile1) continue;
         uint32_t m = pass->tile[v / TILE_VECTORS] * CRUMB_TILE_ROWS + (uint32_t)(v % TILE_VECTORS) * SIMD_LANES;
@@ -318,9 +353,9 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
 
 enum { GEMV_TWO_COLUMNS = 3 }; /* behind those of one column and 1, 2 and 4 streams */
 typedef struct gemv_variants {
-    gemv_sums_fn *any[GEMV_TWO_COLUMNS + 1];
-    gemv_sums_fn *unrolled[GEMV_TWO_COLUMNS]; /* one column, two lines at once; of split codes there are none */
-    gemv_sums_fn *half[2];                    /* groups of 16, one column and two */
+    gemv_groups_fn *any[GEMV_TWO_COLUMNS + 1];
+    gemv_groups_fn *unrolled[GEMV_TWO_COLUMNS]; /* one column, two lines at once; of split codes there are none */
+    gemv_groups_fn *half[2];                    /* groups of 16, one column and two */
 } gemv_variants;
 
 /* Streams of groups of 16. Bytes' sums of both halves are in registers at once: 8 of them at most. */
@@ -378,14 +413,14 @@ static inline void gemv_choose(const crumb_linear_args *a, const shape *s, int b
     pass->streams = gemv_streams(width, pass->columns);
     if (has_halves(s)) {
         pass->streams = gemv_half_streams(bits, pass->columns);
-        pass->sums = variants->half[pass->columns - 1];
+        pass->groups = variants->half[pass->columns - 1];
         return;
     }
     if (pass->columns == 1) pass->streams = gemv_row_streams(a, bits, width);
     pass->unroll = gemv_unroll(a, bits, width, pass);
-    pass->sums = pass->unroll == 2    ? variants->unrolled[pass->streams / 2]
-                 : pass->columns == 2 ? variants->any[GEMV_TWO_COLUMNS]
-                                      : variants->any[pass->streams / 2];
+    pass->groups = pass->unroll == 2    ? variants->unrolled[pass->streams / 2]
+                   : pass->columns == 2 ? variants->any[GEMV_TWO_COLUMNS]
+                                        : variants->any[pass->streams / 2];
 }
 
 static inline void gemv(const crumb_linear_args *a, int bits, int width, const gemv_variants *variants) {
@@ -415,30 +450,40 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
     }
 }
 
-#define GEMV_FN(name, call)                                                                                            \
-    static void gemv_##name(gemv_operands *o, uint32_t line, uint32_t end) {                                           \
-        (void)end;                                                                                                     \
+/* A gemv_groups_fn of that name, whose sums are `call`'s. */
+#define GEMV_GROUPS(name, columns, streams, halves, fast, call)                                                        \
+    SIMD_INLINE void name##_sums(const gemv_operands *o, uint32_t line, uint32_t end, vint *sums, vint *odd) {         \
+        (void)end, (void)odd;                                                                                          \
         call;                                                                                                          \
+    }                                                                                                                  \
+    static void name(const crumb_linear_args *a, const shape *s, const gemv_pass *pass, const gemv_operands *o,        \
+                     const gemv_scales *scales, vflt *acc) {                                                           \
+        gemv_groups(a, s, pass, o, scales, acc, name##_sums, columns, streams, halves, fast);                          \
     }
-#define GEMV_SUMS(name, bits, width, streams)                                                                          \
-    GEMV_FN(sums_##name##_c1_s##streams, gemv_sums(o, line, end, bits, width, 1, streams, 1))                          \
-    GEMV_FN(sums_##name##_c1_s##streams##_u2, gemv_sums(o, line, end, bits, width, 1, streams, 2))
-#define GEMV_HALF_SUMS(name, bits, width, columns)                                                                     \
-    GEMV_FN(half_##name##_c##columns, gemv_half_sums(o, line, bits, width, columns, gemv_half_streams(bits, columns)))
+#define GEMV_ALONE(name, bits, width, streams)                                                                         \
+    GEMV_GROUPS(gemv_##name##_c1_s##streams, 1, streams, false, streams > 1,                                           \
+                gemv_sums(o, line, end, sums, bits, width, 1, streams, 1))                                             \
+    GEMV_GROUPS(gemv_##name##_c1_s##streams##_u2, 1, streams, false, false,                                            \
+                gemv_sums(o, line, end, sums, bits, width, 1, streams, 2))
+#define GEMV_HALF(name, bits, width, columns)                                                                          \
+    GEMV_GROUPS(gemv_half_##name##_c##columns, columns, gemv_half_streams(bits, columns), true, false,                 \
+                gemv_half_sums(o, line, sums, odd, bits, width, columns, gemv_half_streams(bits, columns)))
 #define GEMV_HALVES(name, bits, width)                                                                                 \
-    GEMV_HALF_SUMS(name, bits, width, 1)                                                                               \
-    GEMV_HALF_SUMS(name, bits, width, 2)
-#define GEMV_BYTE_HALF_SUMS(columns)                                                                                   \
-    GEMV_FN(half_u8_c##columns, gemv_byte_half_sums(o, line, columns, gemv_half_streams(8, columns)))
+    GEMV_HALF(name, bits, width, 1)                                                                                    \
+    GEMV_HALF(name, bits, width, 2)
+#define GEMV_BYTE_HALF(columns)                                                                                        \
+    GEMV_GROUPS(gemv_half_u8_c##columns, columns, gemv_half_streams(8, columns), true, false,                          \
+                gemv_byte_half_sums(o, line, sums, odd, columns, gemv_half_streams(8, columns)))
 #define GEMV_KERNEL(name, bits, width)                                                                                 \
-    GEMV_SUMS(name, bits, width, 1)                                                                                    \
-    GEMV_SUMS(name, bits, width, 2)                                                                                    \
-    GEMV_SUMS(name, bits, width, 4)                                                                                    \
-    GEMV_FN(sums_##name##_c2, gemv_sums(o, line, end, bits, width, 2, gemv_streams(width, 2), 1))                      \
+    GEMV_ALONE(name, bits, width, 1)                                                                                   \
+    GEMV_ALONE(name, bits, width, 2)                                                                                   \
+    GEMV_ALONE(name, bits, width, 4)                                                                                   \
+    GEMV_GROUPS(gemv_##name##_c2, 2, gemv_streams(width, 2), false, false,                                             \
+                gemv_sums(o, line, end, sums, bits, width, 2, gemv_streams(width, 2), 1))                              \
     void SIMD_NAME(crumb_gemv_##name##_i8)(const crumb_linear_args *a) {                                               \
         static const gemv_variants variants = {                                                                        \
-            {gemv_sums_##name##_c1_s1, gemv_sums_##name##_c1_s2, gemv_sums_##name##_c1_s4, gemv_sums_##name##_c2},     \
-            {gemv_sums_##name##_c1_s1_u2, gemv_sums_##name##_c1_s2_u2, gemv_sums_##name##_c1_s4_u2},                   \
+            {gemv_##name##_c1_s1, gemv_##name##_c1_s2, gemv_##name##_c1_s4, gemv_##name##_c2},                         \
+            {gemv_##name##_c1_s1_u2, gemv_##name##_c1_s2_u2, gemv_##name##_c1_s4_u2},                                  \
             {gemv_half_##name##_c1, gemv_half_##name##_c2}};                                                           \
         gemv(a, bits, width, &variants);                                                                               \
     }
@@ -446,22 +491,23 @@ static inline void gemv(const crumb_linear_args *a, int bits, int width, const g
     GEMV_HALVES(u##bits, bits, bits)                                                                                   \
     GEMV_KERNEL(u##bits, bits, bits)
 #define GEMV_BYTES_INSTANCE                                                                                            \
-    GEMV_BYTE_HALF_SUMS(1)                                                                                             \
-    GEMV_BYTE_HALF_SUMS(2)                                                                                             \
+    GEMV_BYTE_HALF(1)                                                                                                  \
+    GEMV_BYTE_HALF(2)                                                                                                  \
     GEMV_KERNEL(u8, 8, 8)
 #define GEMV_CODEBOOK_INSTANCE                                                                                         \
     GEMV_HALVES(c4, 4, DOT_ENTRY_BITS)                                                                                 \
     GEMV_KERNEL(c4, 4, DOT_ENTRY_BITS)
 
-#define GEMV_SPLIT_SUMS(bits, columns)                                                                                 \
-    GEMV_FN(sums_u##bits##_c##columns, gemv_split_sums(o, line, end, bits, columns, gemv_streams(bits, columns)))
+#define GEMV_SPLIT(bits, columns)                                                                                      \
+    GEMV_GROUPS(gemv_u##bits##_c##columns, columns, gemv_streams(bits, columns), false, columns == 1,                  \
+                gemv_split_sums(o, line, end, sums, bits, columns, gemv_streams(bits, columns)))
 #define GEMV_SPLIT_INSTANCE(bits)                                                                                      \
-    GEMV_SPLIT_SUMS(bits, 1)                                                                                           \
-    GEMV_SPLIT_SUMS(bits, 2)                                                                                           \
+    GEMV_SPLIT(bits, 1)                                                                                                \
+    GEMV_SPLIT(bits, 2)                                                                                                \
     GEMV_HALVES(u##bits, bits, bits)                                                                                   \
     void SIMD_NAME(crumb_gemv_u##bits##_i8)(const crumb_linear_args *a) {                                              \
         static const gemv_variants variants = {                                                                        \
-            {gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c1, gemv_sums_u##bits##_c2},          \
+            {gemv_u##bits##_c1, gemv_u##bits##_c1, gemv_u##bits##_c1, gemv_u##bits##_c2},                              \
             {NULL, NULL, NULL},                                                                                        \
             {gemv_half_u##bits##_c1, gemv_half_u##bits##_c2}};                                                         \
         gemv(a, bits, bits, &variants);                                                                                \

@@ -94,7 +94,8 @@ SIMD_INLINE void add_few(const uint8_t *const *codes, const uint8_t *tables, uin
 }
 
 /* gemv_sums_fn for index lines: o->q are the tables. */
-SIMD_INLINE void index_sums(gemv_operands *o, uint32_t line, uint32_t end, const int bits, const int streams) {
+SIMD_INLINE void index_sums(const gemv_operands *o, uint32_t line, uint32_t end, vint *out, const int bits,
+                            const int streams) {
     const uint8_t *codes[GEMV_MAX_STREAMS], *tables = (const uint8_t *)o->q + (size_t)line * TABLES_LINE_BYTES;
     const int n_vectors = index_vectors(streams);
     const size_t near = o->near, far = o->far;
@@ -102,7 +103,8 @@ SIMD_INLINE void index_sums(gemv_operands *o, uint32_t line, uint32_t end, const
     const vint two = v_pin(v_broadcast_bytes(CRUMB_INDEX_FIRST));
     UNROLL for (int t = 0; t < n_vectors * INDEX_TILES; t++) codes[t] =
         o->codes[t < streams ? t : 0] + (size_t)line * CRUMB_INDEX_LINE_BYTES;
-    for (bool first = true; line < end; first = false) {
+    bool first = true;
+    do { /* a group has a line at least */
         const uint32_t span = span_lines(bits), n = end - line > span ? span : end - line;
         /* Every look-up of 1 bit adds BASE * BIAS too much, two in a line. */
         const int bias = bits == 1 ? -2 * TABLES_BIT_BASE * TABLES_BIT_BIAS * (int)n : 0;
@@ -126,25 +128,24 @@ SIMD_INLINE void index_sums(gemv_operands *o, uint32_t line, uint32_t end, const
             index_rows(&acc[2 * v], sums);
             UNROLL for (int i = 0; i < 2; i++) {
                 const vint sum = bits == 1 ? v_mul(sums[i], v_broadcast(o->mul)) : sums[i];
-                o->sums[2 * v + i] = first ? sum : v_add(o->sums[2 * v + i], sum);
+                out[2 * v + i] = first ? sum : v_add(out[2 * v + i], sum);
             }
         }
-    }
+        first = false;
+    } while (line < end);
 }
 
 /* More is done with a line than with one of a tile, so that a core's window of instructions reaches fewer of them. */
 enum { INDEX_FAR_BYTES = 16384 };
 
-#define INDEX_SUMS(bits, streams)                                                                                      \
-    static void index_sums_##bits##_s##streams(gemv_operands *o, uint32_t line, uint32_t end) {                        \
-        index_sums(o, line, end, bits, streams);                                                                       \
-    }
+#define INDEX_GROUPS(bits, streams)                                                                                    \
+    GEMV_GROUPS(index_##bits##_s##streams, 1, streams, false, false, index_sums(o, line, end, sums, bits, streams))
 #define INDEX_GEMV(name, bits)                                                                                         \
-    INDEX_SUMS(bits, 1)                                                                                                \
-    INDEX_SUMS(bits, 2)                                                                                                \
-    INDEX_SUMS(bits, 4)                                                                                                \
+    INDEX_GROUPS(bits, 1)                                                                                              \
+    INDEX_GROUPS(bits, 2)                                                                                              \
+    INDEX_GROUPS(bits, 4)                                                                                              \
     void SIMD_NAME(crumb_gemv_##name##_i8)(const crumb_linear_args *a) {                                               \
-        const index_way way = {.sums = {index_sums_##bits##_s1, index_sums_##bits##_s2, index_sums_##bits##_s4},       \
+        const index_way way = {.groups = {index_##bits##_s1, index_##bits##_s2, index_##bits##_s4},                    \
                                .streams = 2 * INDEX_TILES,                                                             \
                                .zero = bits == 1 ? zero_point(a->w) : 0, /* trits are looked up as -1, 0, 1 */         \
                                .far = INDEX_FAR_BYTES,                                                                 \

@@ -55,7 +55,8 @@ SIMD_INLINE void trit_products(const trit_tables *t, vint bytes, const int8_t *q
 
 /* gemv_sums_fn for index lines: o->q are ordered activations. A lane of a plane gains at most 4 * 128 * 128 a line and
  * has CRUMB_LINEAR_MAX_K / 20 of them. */
-SIMD_INLINE void trit_sums(gemv_operands *o, uint32_t line, uint32_t end, const int columns, const int streams) {
+SIMD_INLINE void trit_sums(const gemv_operands *o, uint32_t line, uint32_t end, vint *sums, const int columns,
+                           const int streams) {
     const trit_tables tables = trit_tables_load();
     const int per_stream = columns * TRIT_SUMS;
     const int8_t *q = o->q + (size_t)line / 2 * TRITS_UNIT_BYTES;
@@ -74,22 +75,21 @@ SIMD_INLINE void trit_sums(gemv_operands *o, uint32_t line, uint32_t end, const 
         const vint *of = &acc[i * TRIT_SUMS];
         vint sum = v_add(of[0], of[TRIT_PLANES]);
         UNROLL for (int p = 1; p < TRIT_PLANES; p++) sum = v_add(sum, v_shift_right_signed(of[p], 2 * p));
-        o->sums[i] = sum;
+        sums[i] = sum;
     }
 }
 
-#define TRIT_SUMS_FN(columns, streams)                                                                                 \
-    static void trit_sums_c##columns##_s##streams(gemv_operands *o, uint32_t line, uint32_t end) {                     \
-        trit_sums(o, line, end, columns, streams);                                                                     \
-    }
+#define TRIT_GROUPS(columns, streams)                                                                                  \
+    GEMV_GROUPS(trits_c##columns##_s##streams, columns, streams, false, false,                                         \
+                trit_sums(o, line, end, sums, columns, streams))
 #define GEMV_TRITS(tier)                                                                                               \
-    TRIT_SUMS_FN(1, 1)                                                                                                 \
-    TRIT_SUMS_FN(1, 2)                                                                                                 \
-    TRIT_SUMS_FN(1, 4)                                                                                                 \
-    TRIT_SUMS_FN(2, 1)                                                                                                 \
+    TRIT_GROUPS(1, 1)                                                                                                  \
+    TRIT_GROUPS(1, 2)                                                                                                  \
+    TRIT_GROUPS(1, 4)                                                                                                  \
+    TRIT_GROUPS(2, 1)                                                                                                  \
     void crumb_gemv_t5_i8__##tier(const crumb_linear_args *a) {                                                        \
-        const index_way way = {.sums = {trit_sums_c1_s1, trit_sums_c1_s2, trit_sums_c1_s4},                            \
-                               .pair = trit_sums_c2_s1,                                                                \
+        const index_way way = {.groups = {trits_c1_s1, trits_c1_s2, trits_c1_s4},                                      \
+                               .pair = trits_c2_s1,                                                                    \
                                .streams = 2,                                                                           \
                                .zero = zero_point(a->w),                                                               \
                                .row_bytes = crumb_trits_order_row(a)};                                                 \

@@ -9,11 +9,12 @@
 
 /* How lines become sums. */
 typedef struct index_way {
-    gemv_sums_fn *sums[3]; /* for 1, 2 and 4 streams */
-    gemv_sums_fn *pair; /* for one stream and two rows of activations, which fill the registers; NULL: there is none */
-    int streams, zero;  /* by default; zero point of what is summed */
-    size_t far;         /* by default, bytes ahead that are fetched into L2 (gemv_pass) */
-    size_t row_bytes;   /* of a->prepared, for each row of activations */
+    gemv_groups_fn *groups[3]; /* for 1, 2 and 4 streams */
+    gemv_groups_fn
+        *pair;         /* for one stream and two rows of activations, which fill the registers; NULL: there is none */
+    int streams, zero; /* by default; zero point of what is summed */
+    size_t far;        /* by default, bytes ahead that are fetched into L2 (gemv_pass) */
+    size_t row_bytes;  /* of a->prepared, for each row of activations */
 } index_way;
 
 /* Every tile-row meets all activations while it is in a cache. */
@@ -24,7 +25,7 @@ static void index_run(const crumb_linear_args *a, const shape *s, gemv_pass *pas
         for (uint32_t t = 0; t < n_streams; t++) pass->tile[t] = a->tile0 + t * step + i;
         for (pass->n0 = 0; pass->n0 < a->n; pass->n0 += (uint32_t)pass->columns) {
             pass->columns = way->pair && a->n - pass->n0 >= 2 ? 2 : 1;
-            pass->sums = pass->columns == 2 ? way->pair : way->sums[n_streams / 2];
+            pass->groups = pass->columns == 2 ? way->pair : way->groups[n_streams / 2];
             gemv_run_pass(a, s, pass);
         }
     }

@@ -36,9 +36,9 @@ EMULATION = r"vpmaddwd "
 ATTENTION = ("q8_scores", "q8_values")  # their products are of pairs of int16: vpdpwssd
 KINDS = ("gemv", "gemm", "georganas")
 # GEMVs on the index layout: what must be in them. Look-ups have no dot products, products of trits both.
-LOOK_UPS = {"cpu/avx2": (("index_sums_1", "index_sums_2"), (r"vpshufb .*%ymm\d+$",)),
-            "cpu/avx512": (("index_sums_2",), (r"vpshufb .*%zmm\d+$",)),
-            "cpu/avx512vbmi": (("trit_sums_c1", ), (r"vpdpbusd .*%zmm\d+$", r"vperm[it]2b .*%zmm\d+$"))}
+LOOK_UPS = {"cpu/avx2": (("index_1", "index_2"), (r"vpshufb .*%ymm\d+$",)),
+            "cpu/avx512": (("index_2",), (r"vpshufb .*%zmm\d+$",)),
+            "cpu/avx512vbmi": (("trits_c1",), (r"vpdpbusd .*%zmm\d+$", r"vperm[it]2b .*%zmm\d+$"))}
 LEAST = 1  # the narrowest inner loop: 8-bit codes, one stream, 16 rows in a register
 
 
@@ -62,9 +62,9 @@ def expected(kind, tier, forms):
         return [f"crumb_georganas_{form}_i8__{tier}" for form in GEORGANAS.get(tier, ())]
     if kind == "gemv":
         split = ("u3", "u5", "u6")
-        streams = [f"gemv_sums_{form}_c1_s{n}" for form in forms if form not in split for n in (1, 2, 4)]
+        streams = [f"gemv_{form}_c1_s{n}" for form in forms if form not in split for n in (1, 2, 4)]
         streams += [name + "_u2" for name in streams]
-        return streams + [f"gemv_sums_{form}_c1" for form in forms if form in split] + [f"gemv_sums_{form}_c2" for form in forms]
+        return streams + [f"gemv_{form}_c1" for form in forms if form in split] + [f"gemv_{form}_c2" for form in forms]
     index = INDEX_FORMS if forms == FORMS else ()
     return [f"crumb_gemm_{form}_i8__{tier}" for form in (*forms, *index)]
 
