@@ -66,7 +66,8 @@ enum {
     CRUMB_WIDE_BITS = 16,       /* of operands that are a wide codebook's entries */
     CRUMB_INTERLEAVE_BYTES = 2, /* of a code, at most */
     CRUMB_INTERLEAVE_ROWS = 12, /* a multiple of every tier's register blocks */
-    CRUMB_STRIP_TILES = 2       /* tile-rows that a GEMM takes at once, in some tiers */
+    CRUMB_STRIP_TILES = 2,      /* tile-rows that a GEMM takes at once, in some tiers */
+    CRUMB_STREAM_TILES = 4      /* and a GEMV */
 };
 
 /* What changes a kernel's speed and not its results: `crumb tune` finds values for a machine. 0 is a default. */
@@ -78,7 +79,7 @@ typedef struct crumb_cpu_knobs {
                           * default what the next panel is made of */
     uint32_t columns;    /* GEMM: the most of a block; the default follows L2 */
     uint32_t steps;      /* GEMM: of a panel; the default follows L1 */
-    uint32_t share;      /* a chunk is 1 / (share * threads) of what is left */
+    uint32_t share;      /* a batch of chunks is 1 / share of what is left (scheduler/chunks.h) */
     uint32_t threads;    /* the first so many of all compute, the others wait; all of them where there are no more */
 } crumb_cpu_knobs;
 

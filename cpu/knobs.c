@@ -22,11 +22,11 @@ static const knob gemv_knobs[] = {KNOB("streams", streams, 0, 1, 2, 4),
                                   KNOB("unroll", unroll, 0, 2),
                                   KNOB("near", near_bytes, 0, 256, 512, 1024, 1536, 2048, 4096),
                                   KNOB("far", far_kb, 0, 1, 2, 4, 8, 16, 64), /* 1: not at all */
-                                  KNOB("share", share, 0, 1, 3, 4),
+                                  KNOB("share", share, 0, 1, 2, 3),
                                   KNOB("threads", threads, 0, 1, 2, 4, 8, 16)};
 static const knob gemm_knobs[] = {KNOB("columns", columns, 0, 48, 72, 96, 132, 192, 264, 384),
                                   KNOB("steps", steps, 0, 64, 96, 128, 192, 256), KNOB("far", far_kb, 0, 1, 4, 32),
-                                  KNOB("share", share, 0, 1, 3, 4, 6), KNOB("threads", threads, 0, 1, 2, 4, 8, 16)};
+                                  KNOB("share", share, 0, 1, 2, 3, 4), KNOB("threads", threads, 0, 1, 2, 4, 8, 16)};
 
 static const knob *knobs_of(crumb_cpu_op op, size_t *n) {
     *n = op == CRUMB_CPU_GEMV ? sizeof gemv_knobs / sizeof *gemv_knobs : sizeof gemm_knobs / sizeof *gemm_knobs;

@@ -184,7 +184,7 @@ static crumb_status cut(crumb_recorder *r, const crumb_linear_range *part, int m
                         crumb_chunks *out, crumb_error *err) {
     const crumb_matrix *w = part->part.w;
     const uint64_t unit_bytes = crumb_matrix_codes_bytes(w) / crumb_div_up(w->m, CRUMB_TILE_ROWS);
-    const uint32_t step = many ? CRUMB_STRIP_TILES : 1;
+    const uint32_t step = many ? CRUMB_STRIP_TILES : CRUMB_STREAM_TILES;
     *out = (crumb_chunks){.first = (uint32_t)r->n_chunk_bounds, .n_threads = n_threads};
     CRUMB_TRY(add_bound(r, 0, err));
     for (uint32_t at = 0; at < n_units; out->n++) {

@@ -195,7 +195,7 @@ static uint32_t cut(const crumb_cpu_kernel *row, const crumb_matrix *w, uint32_t
                     uint32_t bounds[MAX_CHUNKS + 1]) {
     const uint32_t n_units = (uint32_t)crumb_div_up(crumb_div_up(w->m, CRUMB_TILE_ROWS), unit_of(row));
     const uint64_t unit_bytes = (uint64_t)unit_of(row) * CRUMB_TILE_ROWS * w->k * w->bits / 8;
-    const uint32_t step = row->op == CRUMB_CPU_GEMM ? CRUMB_STRIP_TILES : 1;
+    const uint32_t step = row->op == CRUMB_CPU_GEMM ? CRUMB_STRIP_TILES : CRUMB_STREAM_TILES;
     return crumb_chunks_cut(n_units, unit_bytes, step, n_threads, share, MAX_CHUNKS, bounds);
 }
 

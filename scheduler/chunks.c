@@ -2,16 +2,23 @@
 
 #include "host/base/checked.h"
 
+/* Units of each chunk of a batch, when `left` are. */
+static uint64_t batch_chunk(uint32_t left, uint64_t unit_bytes, uint32_t step, int n_threads, uint32_t share) {
+    const uint64_t least_bytes = 32768, least = crumb_div_up(least_bytes, unit_bytes + 1);
+    const uint64_t part = share ? crumb_div_up(left, share) : crumb_div_up((uint64_t)left * 2, 3);
+    const uint64_t n = crumb_div_up(part, (uint64_t)n_threads);
+    return crumb_round_up(n > least ? n : least, step);
+}
+
 uint32_t crumb_chunk_end(uint32_t at, uint32_t n_units, uint64_t unit_bytes, uint32_t step, int n_threads,
                          uint32_t share) {
-    const uint64_t least_bytes = 16384;
-    const uint32_t standard_share = 2, left = n_units - at;
     if (n_threads == 1) return n_units;
-    const uint32_t parts = (share ? share : standard_share) * (uint32_t)n_threads;
-    uint32_t least = (uint32_t)crumb_div_up(least_bytes, unit_bytes + 1), n = (left + parts - 1) / parts;
-    if (n < least) n = least;
-    n = crumb_round_up(n, step);
-    return at + (n < left ? n : left);
+    uint64_t batch_end = 0, n = 0;
+    while (batch_end <= at) {
+        n = batch_chunk(n_units - (uint32_t)batch_end, unit_bytes, step, n_threads, share);
+        batch_end += n * (uint64_t)n_threads;
+    }
+    return n < n_units - at ? at + (uint32_t)n : n_units;
 }
 
 uint32_t crumb_chunks_cut(uint32_t n_units, uint64_t unit_bytes, uint32_t step, int n_threads, uint32_t share,

@@ -4,10 +4,11 @@
 
 #include "host/base/error.h"
 
-/* The end of the chunk that begins at unit `at` of n_units: large chunks first and ever smaller ones, so that there are
- * few calls and long streams, and still no thread waits long for the last. A unit is some tile-rows with unit_bytes of
- * weights; share: a chunk is 1 / (share * n_threads) of what is left, 0 a default. All but the last are multiples of
- * `step` units. */
+/* The end of the chunk that begins at unit `at` of n_units, where one ends or at 0. Chunks come in batches, one for
+ * each thread, each batch a part of what is left (factoring: Hummel, Schonberg, Flynn, 1992): so there are few, long
+ * streams of which the beginning alone waits for memory, and still no thread waits long for the last; cores half as
+ * fast as the others have just done their first then. A unit is some tile-rows with unit_bytes of weights; share: a
+ * batch is 1 / share of what is left, 0 a default. All but the last chunk are multiples of `step` units. */
 uint32_t crumb_chunk_end(uint32_t at, uint32_t n_units, uint64_t unit_bytes, uint32_t step, int n_threads,
                          uint32_t share);
 /* All of n_units in at most `most` chunks, of which the last takes what is left. bounds [most + 1]: where they begin,

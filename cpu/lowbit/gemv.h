@@ -19,7 +19,7 @@
 #include "cpu/lowbit/split.h"
 
 enum {
-    GEMV_MAX_STREAMS = 4,
+    GEMV_MAX_STREAMS = CRUMB_STREAM_TILES,
     GEMV_MAX_COLUMNS = 2,
     GEMV_MAX_SUMS = 8,       /* streams * TILE_VECTORS * columns */
     GEMV_AHEAD_BYTES = 8192, /* on their way in all streams together */
