@@ -11,8 +11,10 @@
 enum { ROWS = 4, COLUMNS = 3, ROWS_ALONE = 8, ROWS_APART = 2 };
 /* With one row of activations weights stream at the memory's speed. Lines of rows that are a multiple of this many
  * bytes apart compete for one set of a cache, so of such rows only 2 are read at once, a line of 16-bit weights of each
- * in turns: 28.7 GB/s where one core of a Zen 4 can read 32, and 4 and 8 rows reach 24. */
-enum { LINE_WEIGHTS = 32, WAY_BYTES = 4096, APART_AHEAD_BYTES = 16384 };
+ * in turns: 28.7 GB/s where one core of a Zen 4 can read 32, and 4 and 8 rows reach 24. Intel's cores want them in L1
+ * as well, as in a GEMV (gemv.h): rows of 4 and 8 KB 76 -> 90 and 82 -> 91 % of what two cores of a Golden Cove read.
+ */
+enum { LINE_WEIGHTS = 32, WAY_BYTES = 4096, APART_AHEAD_BYTES = 16384, INTEL_NEAR_BYTES = 1024 };
 /* Activations that meet a tile of weights before the next tile does: half of a second-level cache of 256 KiB. */
 enum { COLUMN_BLOCK_BYTES = 128 * 1024 };
 
@@ -78,17 +80,21 @@ INLINE void prefetch_next(const char *p, size_t n_bytes) {
     UNROLLED for (size_t i = 0; i < n_bytes; i += 64) _mm_prefetch(p + i, _MM_HINT_T1);
 }
 
-/* acc[r][0] += the products of whole lines of `rows` rows of weights at w; returns the first column that is left. */
+/* acc[r][0] += the products of whole lines of `rows` rows of weights at w; returns the first column that is left. Where
+ * nothing is wanted near, the line that is read next is asked for, which costs no more than a branch. */
 INLINE uint32_t add_lines(crumb_type type, const uint32_t rows, const char *w, size_t row_bytes, uint32_t k_end,
                           const float *x, __m256 acc[ROWS_ALONE][COLUMNS]) {
-    const size_t unit = weight_bytes(type);
+    const size_t unit = weight_bytes(type), block = rows * row_bytes;
+    const size_t near = crumb_core_is_intel() ? INTEL_NEAR_BYTES : 0;
+    const size_t ahead = block > APART_AHEAD_BYTES ? block : APART_AHEAD_BYTES;
     uint32_t k = 0;
     for (; k + LINE_WEIGHTS <= k_end; k += LINE_WEIGHTS) {
         __m256 xs[LINE_WEIGHTS / 8];
-        prefetch_next(w + APART_AHEAD_BYTES + k * rows * unit, LINE_WEIGHTS * rows * unit);
+        prefetch_next(w + ahead + k * rows * unit, LINE_WEIGHTS * rows * unit);
         UNROLLED for (uint32_t i = 0; i < LINE_WEIGHTS / 8; i++) xs[i] = _mm256_loadu_ps(x + k + (size_t)8 * i);
         UNROLLED for (uint32_t r = 0; r < rows; r++) {
             const char *at = w + r * row_bytes + k * unit;
+            UNROLLED for (size_t i = 0; i < LINE_WEIGHTS * unit; i += 64) _mm_prefetch(at + near + i, _MM_HINT_T0);
             UNROLLED for (uint32_t i = 0; i < LINE_WEIGHTS / 8; i++) acc[r][0] =
                 _mm256_fmadd_ps(load8(type, at + 8 * i * unit), xs[i], acc[r][0]);
         }
