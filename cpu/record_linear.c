@@ -179,16 +179,22 @@ static crumb_status add_bound(crumb_recorder *r, uint32_t bound, crumb_error *er
     return CRUMB_OK;
 }
 
+/* Of a tile-row, or of two where gate and up are taken together. */
+static uint64_t unit_bytes_of(const crumb_step *s) {
+    const crumb_matrix *w = s->linear.parts[0].part.w;
+    return crumb_matrix_codes_bytes(w) / crumb_div_up(w->m, CRUMB_TILE_ROWS) * (s->linear.gated ? 2 : 1);
+}
+
 /* Cuts n_units among n_threads threads. */
-static crumb_status cut(crumb_recorder *r, const crumb_linear_range *part, int many, uint32_t n_units, int n_threads,
+static crumb_status cut(crumb_recorder *r, const crumb_step *s, int many, uint32_t n_units, int n_threads,
                         crumb_chunks *out, crumb_error *err) {
-    const crumb_matrix *w = part->part.w;
-    const uint64_t unit_bytes = crumb_matrix_codes_bytes(w) / crumb_div_up(w->m, CRUMB_TILE_ROWS);
+    const uint64_t unit_bytes = unit_bytes_of(s);
+    const uint32_t share = s->linear.parts[0].knobs[many].share;
     const uint32_t step = many ? CRUMB_STRIP_TILES : CRUMB_STREAM_TILES;
     *out = (crumb_chunks){.first = (uint32_t)r->n_chunk_bounds, .n_threads = n_threads};
     CRUMB_TRY(add_bound(r, 0, err));
     for (uint32_t at = 0; at < n_units; out->n++) {
-        at = crumb_chunk_end(at, n_units, unit_bytes, step, n_threads, part->knobs[many].share);
+        at = crumb_chunk_end(at, n_units, unit_bytes, step, n_threads, share);
         CRUMB_TRY(add_bound(r, at, err));
     }
     return CRUMB_OK;
@@ -209,14 +215,13 @@ static int few_threads(const crumb_step *s, int many, int n_threads, uint32_t *n
 
 /* Chunks for a few rows of activations and for many, whose kernels may have other knobs. */
 static crumb_status cut_chunks(crumb_recorder *r, crumb_step *s, uint32_t n_units, crumb_error *err) {
-    const crumb_linear_range *part = &s->linear.parts[0];
     const int all = r->p->n_threads;
     for (int many = 0; many < 2; many++) {
         uint32_t few_rows;
-        CRUMB_TRY(cut(r, part, many, n_units, all, &s->linear.chunks[many], err));
+        CRUMB_TRY(cut(r, s, many, n_units, all, &s->linear.chunks[many], err));
         const int few = few_threads(s, many, all, &few_rows);
         if (few == all || few_rows == 0) continue;
-        CRUMB_TRY(cut(r, part, many, n_units, few, &s->linear.few[many], err));
+        CRUMB_TRY(cut(r, s, many, n_units, few, &s->linear.few[many], err));
         s->linear.few_rows[many] = few_rows;
     }
     return CRUMB_OK;

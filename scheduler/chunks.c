@@ -6,8 +6,8 @@
 static uint64_t batch_chunk(uint32_t left, uint64_t unit_bytes, uint32_t step, int n_threads, uint32_t share) {
     const uint64_t least_bytes = 32768, least = crumb_div_up(least_bytes, unit_bytes + 1);
     const uint64_t part = share ? crumb_div_up(left, share) : crumb_div_up((uint64_t)left * 2, 3);
-    const uint64_t n = crumb_div_up(part, (uint64_t)n_threads);
-    return crumb_round_up(n > least ? n : least, step);
+    const uint64_t wanted = crumb_div_up(part, (uint64_t)n_threads), n = wanted > least ? wanted : least;
+    return n > step ? crumb_round_up(n, step) : n;
 }
 
 uint32_t crumb_chunk_end(uint32_t at, uint32_t n_units, uint64_t unit_bytes, uint32_t step, int n_threads,

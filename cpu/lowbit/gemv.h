@@ -398,13 +398,14 @@ static inline uint32_t gemv_unroll(const crumb_linear_args *a, int bits, int wid
     return can && a->knobs.unroll == 2 ? 2 : 1;
 }
 
-/* Tile-rows that a row of activations meets at once. Intel's cores get more of memory from four than from two, even
- * where their sums do not fit into registers: each stream has a prefetcher of its own that looks ahead. (Codes of a bit
- * are rows too short for it, where sums are many.) AMD's get less. */
+/* Tile-rows that a row of activations meets at once, of the last and smallest chunks two. Intel's cores get more of
+ * memory from four than from two, even where their sums do not fit into registers: each stream has a prefetcher of its
+ * own that looks ahead. (Codes of a bit are rows too short for it, where sums are many.) AMD's get less. */
 static inline int gemv_row_streams(const crumb_linear_args *a, int bits, int width) {
     if (is_split(bits)) return gemv_streams(width, 1);
     if (a->knobs.streams) return (int)a->knobs.streams;
-    return width > 1 && crumb_core_is_intel() ? GEMV_MAX_STREAMS : gemv_streams(width, 1);
+    const int streams = width > 1 && crumb_core_is_intel() ? GEMV_MAX_STREAMS : gemv_streams(width, 1);
+    return streams > 2 && a->tile1 - a->tile0 < GEMV_MAX_STREAMS ? 2 : streams;
 }
 
 /* The streams of a pass over K, and its sums. */
