@@ -82,10 +82,9 @@ SIMD_INLINE void gemv_add_line(const gemv_operands *o, uint32_t line, const int 
 SIMD_INLINE void gemv_sums(const gemv_operands *o, uint32_t line, uint32_t end, vint *sums, const int bits,
                            const int width, const int columns, const int streams, const uint32_t unroll) {
     const int n_sums = streams * TILE_VECTORS * columns, per_sum = dot_accumulators(width);
-    const uint32_t span = gemv_span_lines(bits, width, o->max_code) / unroll * unroll;
-    bool first = true;
-    do { /* a group has a line at least */
-        const uint32_t span_end = DOT_HOLDS_ROW || end - line <= span ? end : line + span;
+    const uint32_t span = DOT_HOLDS_ROW ? end - line : gemv_span_lines(bits, width, o->max_code) / unroll * unroll;
+    for (bool first = true; first || (!DOT_HOLDS_ROW && line < end); first = false) {
+        const uint32_t span_end = end - line > span ? line + span : end;
         vint acc[GEMV_MAX_SUMS * 8];
         UNROLL for (int i = 0; i < n_sums * per_sum; i++) acc[i] = v_zero();
         for (; line < span_end; line += unroll)
@@ -94,8 +93,7 @@ SIMD_INLINE void gemv_sums(const gemv_operands *o, uint32_t line, uint32_t end, 
             vint sum = dot_sum(&acc[i * per_sum], width, o->mul);
             sums[i] = first ? sum : v_add(sums[i], sum);
         }
-        first = false;
-    } while (!DOT_HOLDS_ROW && line < end);
+    }
 }
 
 /* The same for split codes. A block's operands of one vector of rows meet all columns before the next vector's turn;

@@ -103,8 +103,7 @@ SIMD_INLINE void index_sums(const gemv_operands *o, uint32_t line, uint32_t end,
     const vint two = v_pin(v_broadcast_bytes(CRUMB_INDEX_FIRST));
     UNROLL for (int t = 0; t < n_vectors * INDEX_TILES; t++) codes[t] =
         o->codes[t < streams ? t : 0] + (size_t)line * CRUMB_INDEX_LINE_BYTES;
-    bool first = true;
-    do { /* a group has a line at least */
+    for (bool first = true; first || line < end; first = false) {
         const uint32_t span = span_lines(bits), n = end - line > span ? span : end - line;
         /* Every look-up of 1 bit adds BASE * BIAS too much, two in a line. */
         const int bias = bits == 1 ? -2 * TABLES_BIT_BASE * TABLES_BIT_BIAS * (int)n : 0;
@@ -131,8 +130,7 @@ SIMD_INLINE void index_sums(const gemv_operands *o, uint32_t line, uint32_t end,
                 out[2 * v + i] = first ? sum : v_add(out[2 * v + i], sum);
             }
         }
-        first = false;
-    } while (line < end);
+    }
 }
 
 /* More is done with a line than with one of a tile, so that a core's window of instructions reaches fewer of them. */
