@@ -401,8 +401,8 @@ static inline uint32_t gemv_unroll(const crumb_linear_args *a, int bits, int wid
  * own that looks ahead. (Codes of a bit are rows too short for it, where sums are many.) AMD's get less. */
 static inline int gemv_row_streams(const crumb_linear_args *a, int bits, int width) {
     if (is_split(bits)) return gemv_streams(width, 1);
-    if (a->knobs.streams) return (int)a->knobs.streams;
-    const int streams = width > 1 && crumb_core_is_intel() ? GEMV_MAX_STREAMS : gemv_streams(width, 1);
+    const int standard = width > 1 && crumb_core_is_intel() ? GEMV_MAX_STREAMS : gemv_streams(width, 1);
+    const int streams = a->knobs.streams ? (int)a->knobs.streams : standard;
     return streams > 2 && a->tile1 - a->tile0 < GEMV_MAX_STREAMS ? 2 : streams;
 }
 

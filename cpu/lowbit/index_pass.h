@@ -10,11 +10,10 @@
 /* How lines become sums. */
 typedef struct index_way {
     gemv_groups_fn *groups[3]; /* for 1, 2 and 4 streams */
-    gemv_groups_fn
-        *pair;         /* for one stream and two rows of activations, which fill the registers; NULL: there is none */
-    int streams, zero; /* by default; zero point of what is summed */
-    size_t far;        /* by default, bytes ahead that are fetched into L2 (gemv_pass) */
-    size_t row_bytes;  /* of a->prepared, for each row of activations */
+    gemv_groups_fn *pair;      /* for one stream and two rows of activations, which fill the registers, or NULL */
+    int streams, zero;         /* by default; zero point of what is summed */
+    size_t far;                /* by default, bytes ahead that are fetched into L2 (gemv_pass) */
+    size_t row_bytes;          /* of a->prepared, for each row of activations */
 } index_way;
 
 /* Every tile-row meets all activations while it is in a cache. */

@@ -1,5 +1,6 @@
 /* The balance of cores on the simulator's virtual clock: it finds the right parts, follows changes, is not led astray
  * by noise, and gains what was published. */
+#include "scheduler/chunks.h"
 #include "scheduler/simulator.h"
 
 #include <math.h>
@@ -394,6 +395,33 @@ static void shared_bandwidth_does_no_harm(void **state) {
     }
 }
 
+/* Chunks leave nothing out, are alike within a batch, whole strips where they are large, and ever smaller; the first
+ * batch is two thirds, or what share says. */
+static void chunks_come_in_batches(void **state) {
+    (void)state;
+    enum { MOST = 512, STEP = 4 };
+    uint32_t bounds[MOST + 1];
+    for (int n_threads = 1; n_threads <= 9; n_threads++)
+        for (uint32_t n_units = 1; n_units < 700; n_units += 13)
+            for (uint32_t share = 0; share <= 3; share++) {
+                const uint32_t n = crumb_chunks_cut(n_units, 8192, STEP, n_threads, share, MOST, bounds);
+                assert_int_equal(bounds[0], 0);
+                assert_int_equal(bounds[n], n_units);
+                for (uint32_t i = 0; i < n; i++) {
+                    const uint32_t size = bounds[i + 1] - bounds[i];
+                    assert_true(size > 0);
+                    if (i + 1 == n) break; /* the last takes what is left */
+                    assert_true(size <= STEP || size % STEP == 0);
+                    if (i % (uint32_t)n_threads) assert_int_equal(size, bounds[i] - bounds[i - 1]);
+                    if (i > 0) assert_true(size <= bounds[i] - bounds[i - 1]);
+                }
+                if (n_threads == 1) assert_int_equal(n, 1);
+            }
+    crumb_chunks_cut(600, 8192, STEP, 2, 0, MOST, bounds);
+    assert_int_equal(bounds[2], 400);
+    assert_int_equal(crumb_chunks_cut(600, 8192, STEP, 2, 1, MOST, bounds), 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits_are_whole_and_end_early),
@@ -412,6 +440,7 @@ int main(void) {
         cmocka_unit_test(no_ratio_falls_below_the_floor),
         cmocka_unit_test(a_core_that_was_away_comes_back),
         cmocka_unit_test(shared_bandwidth_does_no_harm),
+        cmocka_unit_test(chunks_come_in_batches),
     };
     return cmocka_run_group_tests_name("balance", tests, NULL, NULL);
 }
