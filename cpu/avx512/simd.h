@@ -8,9 +8,10 @@
 #define SIMD_NAME(base) base##__avx512vnni
 #endif
 
-/* With 32 registers every plane has an accumulator of its own, but for split codes. */
+/* With 32 registers every plane has an accumulator of its own, but for split codes; 8 planes of 1 bit have 4, so that
+ * four tile-rows' fit. */
 SIMD_INLINE int dot_accumulators(int bits) {
-    return bits == 1 || bits == 2 || bits == 4 ? 8 / bits : 1;
+    return bits == 1 ? 4 : bits == 2 || bits == 4 ? 8 / bits : 1;
 }
 
 #include "cpu/lowbit/dot32.h"

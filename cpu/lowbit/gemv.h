@@ -313,8 +313,10 @@ SIMD_INLINE size_t gemv_near(const crumb_linear_args *a, int width, int streams)
     return width == 8 ? GEMV_NEAR_OF_BYTES : GEMV_AHEAD_BYTES / (size_t)streams;
 }
 
-/* How far ahead into L2; 0: not at all. What lies no further than the other fetch need not be asked for. */
+/* How far ahead into L2; 0: not at all, which a knob says by 1 KB. What lies no further than the other fetch need not
+ * be asked for. */
 SIMD_INLINE size_t gemv_far(const crumb_linear_args *a, const gemv_pass *pass, size_t near) {
+    if (a->knobs.far_kb == 1) return 0;
     const size_t wanted = a->knobs.far_kb         ? (size_t)a->knobs.far_kb << 10
                           : crumb_core_is_intel() ? GEMV_INTEL_FAR_BYTES
                                                   : pass->far;
@@ -396,13 +398,11 @@ static inline uint32_t gemv_unroll(const crumb_linear_args *a, int bits, int wid
     return can && a->knobs.unroll == 2 ? 2 : 1;
 }
 
-/* Tile-rows that a row of activations meets at once, of the last and smallest chunks two. Intel's cores get more of
- * memory from four than from two, even where their sums do not fit into registers: each stream has a prefetcher of its
- * own that looks ahead. (Codes of a bit are rows too short for it, where sums are many.) AMD's get less. */
-static inline int gemv_row_streams(const crumb_linear_args *a, int bits, int width) {
-    if (is_split(bits)) return gemv_streams(width, 1);
-    const int standard = width > 1 && crumb_core_is_intel() ? GEMV_MAX_STREAMS : gemv_streams(width, 1);
-    const int streams = a->knobs.streams ? (int)a->knobs.streams : standard;
+/* Tile-rows that a row of activations meets at once: `standard` of them where nothing else is said, of the last and
+ * smallest chunks two. Intel's cores get more of memory from four than from two, even where sums do not fit into
+ * registers: each stream has a prefetcher of its own that looks ahead. AMD's get less. */
+static inline int gemv_row_streams(const crumb_linear_args *a, int standard) {
+    const int streams = a->knobs.streams ? (int)a->knobs.streams : crumb_core_is_intel() ? GEMV_MAX_STREAMS : standard;
     return streams > 2 && a->tile1 - a->tile0 < GEMV_MAX_STREAMS ? 2 : streams;
 }
 
@@ -415,7 +415,7 @@ static inline void gemv_choose(const crumb_linear_args *a, const shape *s, int b
         pass->groups = variants->half[pass->columns - 1];
         return;
     }
-    if (pass->columns == 1) pass->streams = gemv_row_streams(a, bits, width);
+    if (pass->columns == 1 && !is_split(bits)) pass->streams = gemv_row_streams(a, pass->streams);
     pass->unroll = gemv_unroll(a, bits, width, pass);
     pass->groups = pass->unroll == 2    ? variants->unrolled[pass->streams / 2]
                    : pass->columns == 2 ? variants->any[GEMV_TWO_COLUMNS]

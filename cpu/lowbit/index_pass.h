@@ -38,7 +38,7 @@ static inline void gemv_index(const crumb_linear_args *a, int bits, const index_
     gemv_pass pass = {.far = way->far,
                       .zero = way->zero,
                       .table = v_zero(),
-                      .streams = a->knobs.streams ? (int)a->knobs.streams : way->streams,
+                      .streams = gemv_row_streams(a, way->streams),
                       .group_lines = n_lines / s.n_groups,
                       .q = a->prepared,
                       .q_stride = way->row_bytes};
