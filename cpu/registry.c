@@ -104,15 +104,17 @@ const char *crumb_cpu_kernels_hash(void) {
     return CRUMB_CPU_KERNELS_HASH;
 }
 
-/* Up to what a core gets from memory ternary weights at 1.6 bits, which take more operations, are faster than at 2:
- * with look-ups on ymm registers, on zmm, with VBMI's products (cpu/LIMITS.md). Intel's cores read 2 bits in four
- * streams, and shuffle on one port. 1 bit takes as many bytes either way; on zmm its products are faster than look-ups.
- */
+/* Bytes a cycle that a core gets from memory, up to which ternary weights at 1.6 bits, which take more operations, are
+ * faster than at 2 (cpu/LIMITS.md). Intel's cores read 2 bits in four streams, and shuffle on one port. */
+static double index_cycle_bytes(crumb_isa isa) {
+    if (isa >= CRUMB_ISA_AVX512VBMI) return crumb_core_is_intel() ? 6 : 9; /* products */
+    return isa >= CRUMB_ISA_AVX512VNNI && !crumb_core_is_intel() ? 7 : 4;  /* look-ups */
+}
+
+/* 1 bit takes as many bytes either way; on zmm its products are faster than look-ups. */
 uint32_t crumb_cpu_index_bits(crumb_isa isa, double cycle_bytes) {
     if (!crumb_isa_includes(isa, CRUMB_ISA_AVX2)) return 0;
-    const bool wide = isa >= CRUMB_ISA_AVX512VNNI && !crumb_core_is_intel();
-    const double most = !wide ? 4 : isa >= CRUMB_ISA_AVX512VBMI ? 9 : 7;
-    return (isa < CRUMB_ISA_AVX512VNNI ? 1u << 1 : 0) | (cycle_bytes <= most ? 1u << 2 : 0);
+    return (isa < CRUMB_ISA_AVX512VNNI ? 1u << 1 : 0) | (cycle_bytes <= index_cycle_bytes(isa) ? 1u << 2 : 0);
 }
 
 crumb_interleave_fn *crumb_cpu_interleave_select(crumb_isa isa) {
