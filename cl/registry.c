@@ -126,11 +126,13 @@ static uint32_t sum_blocks(const crumb_cl_kernel *kernel) {
 
 /* Of gemm.cl: a gate whose work-groups quantize, which has two loops beside what that keeps in registers. Such loops
  * spill with codes of 4 and 8 bits in sub-groups of 16, where they quantize in registers or split K of 8 bits; in those
- * of 8 they are over the budget of tests/xe/machine_code.py by 2 %, with 3 and 4 bits, 16 rows and two tile-rows. */
+ * of 8 with 1 and 2 bits where they split K, beside the division of dg2, and with 3 and 4 bits, 16 rows and two
+ * tile-rows they are over the budget of tests/xe/machine_code.py by 2 %. */
 static bool gate_quantizes_badly(const crumb_cl_kernel *kernel, const crumb_cl_linear *use) {
     if (use->x != 32 || !use->gated) return false;
     if (kernel->sub_group == 16 && kernel->x == 32) return kernel->bits == 4 || kernel->bits == 8;
     if (kernel->sub_group == 16) return kernel->bits == 8 && kernel->slices > 1;
+    if (kernel->bits <= 2 && kernel->slices > 1) return true;
     return (kernel->bits == 3 || kernel->bits == 4) && kernel->tokens == 16;
 }
 

@@ -240,6 +240,22 @@ static void gates_of_3_and_4_bits_do_not_split_k(void **state) {
     assert_string_equal(crumb_cl_linear_select(&use, 32, &target)->name, "gemm_u2_8x64_split__dpas8");
 }
 
+/* Those of 1 and 2 bits would where their work-groups also quantize, into private memory. */
+static void gates_of_1_and_2_bits_that_quantize_do_not_split_k(void **state) {
+    (void)state;
+    const crumb_cl_target target = {CRUMB_CL_DPAS, 8, 64 << 10, 1024, 32, false, false, false};
+    for (uint8_t bits = 1; bits <= 2; bits++) {
+        const crumb_cl_kernel *row = find(bits == 1 ? "gemm_u1_8x64_split__dpas8" : "gemm_u2_8x64_split__dpas8");
+        const crumb_matrix w = {.bits = bits, .mul = 1, .m = 640, .k = 2560, .group = 2560};
+        crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 2, .x = 32};
+        assert_true(crumb_cl_linear_fits(row, &use, &target));
+        use.gated = 1;
+        assert_false(crumb_cl_linear_fits(row, &use, &target));
+        use.x = 8;
+        assert_true(crumb_cl_linear_fits(row, &use, &target));
+    }
+}
+
 /* Several loops with mins in groups of 128 would spill: of 5 bits in sub-groups of 8, and gates of 8 bits. */
 static void several_matrices_with_mins_have_fewer_kernels(void **state) {
     (void)state;
@@ -382,6 +398,7 @@ int main(void) {
         cmocka_unit_test(gates_of_8_bits_have_a_smaller_tile),
         cmocka_unit_test(groups_of_8_bits_have_tiles_in_sub_groups_of_8),
         cmocka_unit_test(gates_of_3_and_4_bits_do_not_split_k),
+        cmocka_unit_test(gates_of_1_and_2_bits_that_quantize_do_not_split_k),
         cmocka_unit_test(several_matrices_with_mins_have_fewer_kernels),
         cmocka_unit_test(small_matrices_split_k),
         cmocka_unit_test(small_matrices_in_groups_spread),

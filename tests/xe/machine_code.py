@@ -10,7 +10,8 @@ usage: machine_code.py LIST_VARIANTS           fails where a rule below is broke
                                                lose by it: how many do is printed
 
 LIST_VARIANTS is the program of list_variants.c. Rules, per variant and device, of every kernel:
-    it builds; the binary has matrix instructions exactly where its rung says so; nothing spills (no scratch memory)
+    it builds; the binary has matrix instructions exactly where its rung says so; nothing spills (no scratch memory, nor
+    private memory, where variables lie that have no registers)
 of linear layers and attention also, for one matrix as for several in one launch (q/k/v, gate/up), each with its own loop:
     8x8 matrix instructions (gemm.cl, gemv.cl with 8 rows): the inner loop has at most 2 instructions beside them and
     sync for each, 7 with scales of 128, MINS more where these have mins; prefetch included
@@ -244,6 +245,13 @@ def loops_of(asm, op=""):
     return [count(code[a:b + 1]) for a, b in sorted(inner)], count(code)
 
 
+def spilled_bytes(ze_info):
+    """Bytes of a thread's memory: scratch, where registers are spilled to, and private memory, where variables lie."""
+    scratch = re.search(r"type:\s+scratch[\s\S]*?size:\s+(\d+)", ze_info)
+    private = re.search(r"private_size:\s+(\d+)", ze_info)
+    return sum(int(found[1]) for found in (scratch, private) if found)
+
+
 def threads_of(device, registers):
     """Threads of an engine of a kernel with so many registers."""
     return next(threads for most, threads in THREADS.get(device, OTHERS_THREADS) if registers <= most)
@@ -435,8 +443,7 @@ class Result:
             return
         self.has_dpas = bool(re.search(r"has_dpas:\s+true", ze_info))
         self.grf = int(re.search(r"grf_count:\s+(\d+)", ze_info)[1])
-        scratch = re.search(r"type:\s+scratch[\s\S]*?size:\s+(\d+)", ze_info)
-        self.scratch = int(scratch[1]) if scratch else 0
+        self.spilled = spilled_bytes(ze_info)
         self.simd = int(re.search(r"simd_size:\s+(\d+)", ze_info)[1])
         self.unit = "dpas" if variant.matrix else "dp4a"
         self.loops, whole = loops_of(asm, self.unit if variant.file == "linear.cl" and variant.rung != "portable" else "")
@@ -519,8 +526,8 @@ class Result:
     def judge(self):
         if self.has_dpas != self.variant.matrix:
             return f"has_dpas is {self.has_dpas}"
-        if self.scratch and not self.variant.tuned:
-            return f"spills {self.scratch} bytes"
+        if self.spilled and not self.variant.tuned:
+            return f"spills {self.spilled} bytes"
         if self.variant.matrix and not self.whole["dpas"]:
             return "has no matrix instruction"
         if self.variant.tuned:
@@ -576,7 +583,7 @@ def main():
     for result in results_of(sys.argv[1], wanted, *knobs):
         print(result.row(), flush=True)
         failed += result.failure is not None
-        spilled += not result.unbuilt() and result.scratch > 0
+        spilled += not result.unbuilt() and result.spilled > 0
     if knobs:
         print(f"{spilled} spill")
     if failed:
