@@ -2,7 +2,7 @@
  * registers, tile-rows and rows of activations of a work-group, its items, the most rows it is meant for, rank, layer,
  * file, entry point, options; separated by tabs. With a file's name, the text of its programs. With --knobs N, of
  * linear layers on matrix instructions every N-th of the combinations of knobs that `crumb tune` tries of each row; the
- * name is the row's, and the knobs behind a slash. */
+ * name is the row's, and the knobs behind a slash. With --rows, the names of all rows, each of which has a line. */
 #include "cl/program.h"
 #include "cl/variant.h"
 
@@ -84,9 +84,8 @@ static bool is_listed(const crumb_cl_kernel *kernel, size_t layer, size_t part) 
            (kernel->bits == 2 && layers[layer].group == ROW_GROUP && !layers[layer].ordered && !fused_alone);
 }
 
-/* Kernels for values in bf16 are the others but at both ends: in how they read what they quantize, and what they write;
- * so of several matrices those that quantize rows with one scale stand for them. */
-static void print_variant(const crumb_cl_variant *variant, const char *knobs, size_t layer, size_t part) {
+/* Whether it fits, and is printed. */
+static bool print_if_fits(const crumb_cl_variant *variant, const char *knobs, size_t layer, size_t part) {
     const crumb_cl_kernel *kernel = &variant->kernel;
     static const int8_t entries[CRUMB_CODEBOOK_ENTRIES] = {0};
     static const uint16_t some_supers[1];
@@ -112,17 +111,34 @@ static void print_variant(const crumb_cl_variant *variant, const char *knobs, si
     const uint32_t local_kb = kernel->sub_group == 16 ? 128 : 64; /* of Xe2 and later; of those before */
     const crumb_cl_target target = {kernel->rung, kernel->sub_group, local_kb << 10, 1024, 0, kernel->bf16, false,
                                     false};
-    if (!is_listed(kernel, layer, part)) return;
-    if (kernel->bf16 && (layers[layer].x == 8 || layers[layer].input > 1 || layers[layer].ordered)) return;
-    if (kernel->bf16 && !by_row && layers[layer].rows == ONE_ROW) return;
-    if (kernel->bf16 && part && (!by_row || kernel->rung != CRUMB_CL_DPAS)) return;
-    if (!crumb_cl_variant_fits(variant, &use, &target)) return;
+    if (!crumb_cl_variant_fits(variant, &use, &target)) return false;
     crumb_cl_linear_options(kernel, &use, options);
     printf("%s%s%s\t%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%d\t%s%s\t%s\t%s\t%s %s%s\n", kernel->name, *knobs ? "/" : "",
            knobs, crumb_cl_rung_name(kernel->rung), kernel->bits, kernel->sub_group, kernel->registers, kernel->tiles,
            kernel->tokens, kernel->local_size, kernel->max_n, kernel->rank, layers[layer].name, parts[part].suffix,
            kernel->file, kernel->entry, CRUMB_CL_BUILD_OPTIONS, options,
            kernel->registers == 256 ? " " CRUMB_CL_LARGE_REGISTERS : "");
+    return true;
+}
+
+/* Kernels for values in bf16 are the others but at both ends: in how they read what they quantize, and what they write;
+ * so of several matrices those that quantize rows with one scale stand for them. */
+static void print_variant(const crumb_cl_variant *variant, const char *knobs, size_t layer, size_t part) {
+    const crumb_cl_kernel *kernel = &variant->kernel;
+    const bool by_row = layers[layer].group == ROW_GROUP;
+    if (!is_listed(kernel, layer, part)) return;
+    if (kernel->bf16 && (layers[layer].x == 8 || layers[layer].input > 1 || layers[layer].ordered)) return;
+    if (kernel->bf16 && !by_row && layers[layer].rows == ONE_ROW) return;
+    if (kernel->bf16 && part && (!by_row || kernel->rung != CRUMB_CL_DPAS)) return;
+    (void)print_if_fits(variant, knobs, layer, part);
+}
+
+/* Values in bf16 that are written alone, of codes from memory: the first layer that a row fits stands for all. One row
+ * of activations is quantized by each work-group. */
+static void print_codes_to_bf16(const crumb_cl_variant *variant) {
+    if (!variant->kernel.bf16 || variant->kernel.tokens == 1) return;
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++)
+        if (layers[i].x == 8 && print_if_fits(variant, "", i, 0)) return;
 }
 
 static void print_dense(const crumb_cl_kernel *kernel, const char *layer, const crumb_cl_dense *use) {
@@ -236,12 +252,23 @@ static int print_text(const char *file) {
     return 0;
 }
 
+static void print_linear(const crumb_cl_kernel *kernel) {
+    crumb_cl_variant v;
+    crumb_cl_variant_of(kernel, &v);
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++)
+        for (size_t part = 0; part < sizeof parts / sizeof parts[0]; part++) print_variant(&v, "", i, part);
+    print_codes_to_bf16(&v);
+}
+
 int main(int argc, char **argv) {
     size_t n, number = 0;
     const crumb_cl_kernel *kernels = crumb_cl_kernels(&n);
+    const bool rows = argc > 1 && strcmp(argv[1], "--rows") == 0;
     const unsigned long every = argc > 2 && strcmp(argv[1], "--knobs") == 0 ? strtoul(argv[2], NULL, 10) : 0;
     for (size_t i = 0; every && i < n; i++)
         if (kernels[i].op == CRUMB_CL_LINEAR && kernels[i].sub_group) print_knobs(&kernels[i], every, &number);
+    for (size_t i = 0; rows && i < n; i++) printf("%s\n", kernels[i].name);
+    if (rows) return 0;
     if (argc > 1) return every ? 0 : print_text(argv[1]);
     for (size_t i = 0; i < n; i++)
         if (kernels[i].op == CRUMB_CL_DENSE_MATRIX) print_dense_layers(&kernels[i]);
@@ -252,11 +279,6 @@ int main(int argc, char **argv) {
             print_attention(&kernels[i]);
     for (size_t i = 0; i < n; i++) print_other(&kernels[i]);
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; kernels[i].op == CRUMB_CL_LINEAR && j < sizeof layers / sizeof layers[0]; j++)
-            for (size_t part = 0; part < sizeof parts / sizeof parts[0]; part++) {
-                crumb_cl_variant v;
-                crumb_cl_variant_of(&kernels[i], &v);
-                print_variant(&v, "", j, part);
-            }
+        if (kernels[i].op == CRUMB_CL_LINEAR) print_linear(&kernels[i]);
     return 0;
 }

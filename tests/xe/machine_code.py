@@ -3,8 +3,8 @@
 
 usage: machine_code.py LIST_VARIANTS           fails where a rule below is broken: for one device of each kind, and 2 bits, and
                                                gemm.cl with int8 activations, for all
-       machine_code.py LIST_VARIANTS --all     everything, for all or, of layers that are seldom(), one of each kind (some 11000
-                                               compilations)
+       machine_code.py LIST_VARIANTS --all     all that LIST_VARIANTS names, for all or, of layers that are seldom() and of
+                                               to_bf16(), one of each kind (some 11000 compilations)
        machine_code.py LIST_VARIANTS --knobs N of rows with other knobs, as crumb tune tries them, every N-th, for one device of
                                                each kind: that they build, and have matrix instructions. They may spill, and
                                                lose by it: how many do is printed
@@ -291,6 +291,11 @@ class Variant:
         """The layer, of one matrix, of what is quantized as it lies."""
         return re.sub("(-norm|-order|-gated)?(-relu2)?(-qkv|-gate)?$", "", self.layer)
 
+    def to_bf16(self):
+        """Codes from memory, results in bf16: of each such row one layer, which --all alone compiles; the loop is that of the row
+        in f32."""
+        return self.linear and self.name.endswith("_bf16") and self.option("X") == 8
+
     def seldom(self):
         """Layers that one device of each kind stands for with --all: those whose loop another layer has, and the fallback's."""
         groups = self.layer.split("-")[0]
@@ -338,7 +343,7 @@ class Variant:
         kinds = [DEVICES[self.sub_group] if self.matrix else DEVICES["dp4a", 0]]
         if self.rung == "dp4a" and self.layer.startswith("group16"):  # which matrix instructions on whole blocks do not serve
             kinds += [DEVICES[16], DEVICES[8]]
-        if self.seldom():
+        if self.seldom() or self.to_bf16():
             return [kind[0] for kind in kinds]
         divides = self.matrix and self.sub_group == 8 and "-D X=32" in self.options
         return sum(kinds, []) + ([DIVIDES] if divides else [])
@@ -346,7 +351,7 @@ class Variant:
     def stands_for_all(self, device):
         if not self.linear and not self.matrix:
             return device == self.devices()[0] and not self.name.endswith("_bf16")
-        if self.rung == "portable" or device == DIVIDES:
+        if self.rung == "portable" or self.to_bf16() or device == DIVIDES:
             return False
         if "-norm" in self.layer:
             return device == self.devices()[0] and "_u2_" in self.name and self.stands_behind_norm()

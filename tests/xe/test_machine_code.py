@@ -1,5 +1,11 @@
 #!/usr/bin/env python3
-"""How machine_code.py reads what Intel's compiler says of a kernel, without the compiler."""
+"""machine_code.py without the compiler: how it reads what that says of a kernel, and that what it compiles has every row of the
+registry.
+
+usage: test_machine_code.py LIST_VARIANTS
+"""
+import subprocess
+import sys
 import unittest
 
 import machine_code
@@ -38,5 +44,28 @@ class Spilling(unittest.TestCase):
         self.assertEqual(machine_code.spilled_bytes(NEITHER), 0)
 
 
+class Rows(unittest.TestCase):
+    def told(self, *arguments):
+        return subprocess.run([LIST_VARIANTS, *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+
+    def test_every_row_is_compiled(self):
+        variants = [machine_code.Variant(line) for line in self.told()]
+        compiled = {v.name for v in variants if v.devices()}
+        rows = set(self.told("--rows"))
+        self.assertGreater(len(rows), 400)
+        self.assertEqual(compiled, rows)
+
+    def test_results_in_bf16_of_codes_are_compiled_once_and_by_hand(self):
+        variants = [v for v in map(machine_code.Variant, self.told()) if v.to_bf16()]
+        self.assertGreater(len(variants), 100)
+        self.assertEqual(len({v.name for v in variants}), len(variants))
+        for v in variants:
+            self.assertEqual(len(v.devices()), 1, v.name)
+            self.assertFalse(v.stands_for_all(v.devices()[0]), v.name)
+
+
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    LIST_VARIANTS = sys.argv.pop(1)
     unittest.main()
