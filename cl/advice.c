@@ -124,10 +124,11 @@ void crumb_cl_advise(const crumb_cl_machine *m, char *out, size_t size) {
         snprintf(out, size, "no OpenCL driver offers a GPU");
 }
 
-/* Intel numbers its drivers by year and week. Those of 2022 know no 2-bit matrix instructions. */
+/* Intel numbers its drivers by year and week. Those of 2022 know no 2-bit matrix instructions, which README.md expects
+ * of 23.30. */
 static bool is_old(const char *driver) {
     unsigned year, week;
-    return sscanf(driver, "%u.%u.", &year, &week) == 2 && year >= 18 && year < 23;
+    return sscanf(driver, "%u.%u.", &year, &week) == 2 && year >= 18 && (year < 23 || (year == 23 && week < 30));
 }
 
 /* The generations without matrix instructions, up to Meteor Lake: 12.0 to 12.49, 12.70 and 12.71. Drivers too old to
@@ -143,7 +144,7 @@ void crumb_cl_advise_device(const crumb_cl_facts *f, uint64_t region, char *out,
     if (f->vendor_id != INTEL || !f->is_gpu) return;
     if (is_old(f->driver) && !has_no_matrix(f))
         snprintf(out, size,
-                 "driver %.40s is too old for 2-bit matrix instructions: install a newer intel-opencl-icd %s",
+                 "driver %.40s is too old for 2-bit matrix instructions: install intel-opencl-icd 23.30 or newer %s",
                  f->driver, newer_ones);
     else if (!f->unified && region && region < f->memory_bytes / 2)
         snprintf(

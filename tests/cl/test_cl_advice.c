@@ -70,6 +70,8 @@ static void a_device_is_told_what_it_lacks(void **state) {
         {"22.43.24595", 0x8086, 1, 0, 16 * GIB, 16 * GIB,
          "driver 22.43.24595 is too old for 2-bit matrix instructions"},
         {"18.01.1", 0x8086, 1, 1, 16 * GIB, 0, "too old"},
+        {"23.05.25593", 0x8086, 1, 0, 16 * GIB, 16 * GIB, "install intel-opencl-icd 23.30 or newer"},
+        {"23.30.26918", 0x8086, 1, 0, 16 * GIB, 16 * GIB, NULL},
         {"23.30.26918", 0x8086, 1, 0, 12 * GIB, 256 << 20, "the processor reaches 256 MB of its memory at a time"},
         {"26.05.1", 0x8086, 1, 0, 12 * GIB, 16 * GIB, NULL},
         {"26.05.1", 0x8086, 1, 0, 12 * GIB, 0, NULL},
