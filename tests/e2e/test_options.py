@@ -118,7 +118,15 @@ class Parsing(CommandTest):
     def test_every_variable_is_named(self):
         listed = set(re.findall(r"CRUMB_[A-Z_]+", self.succeeds("help", "environment").stdout))
         shown = set(re.findall(r"\[(CRUMB_[A-Z_]+)\]", "".join(self.succeeds(n, "-h").stdout for n in SUBCOMMANDS)))
-        self.assertEqual(listed, shown | {"CRUMB_PATIENCE_MS"})  # which has no option
+        no_option = {"CRUMB_PATIENCE_MS", "CRUMB_MODULE_DIR", "CRUMB_CLBLAST_PARAMETERS"}
+        self.assertEqual(listed, shown | no_option)
+        described = self.succeeds("help", "--man").stdout.split(".SH ENVIRONMENT")[1].split(".SH")[0]
+        self.assertEqual(set(re.findall(r"(?m)^\.B (\w+)$", described)), no_option | {"NO_COLOR"})
+
+    def test_what_a_target_may_add_is_named(self):
+        page = " ".join(self.succeeds("help", "run").stdout.split())
+        for extra in ("+exact", "+bf16", "+clblast"):  # those of cl/device.c
+            self.assertIn(extra, page)
 
 
 class Devices(CommandTest):

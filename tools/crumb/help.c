@@ -32,13 +32,26 @@ static void print_variable(const cli_option *option) {
     cli_print(")\n");
 }
 
+const page_variable page_variables[] = {
+    {"NO_COLOR", "when set and not empty, nothing is coloured"},
+    {"CRUMB_PATIENCE_MS", "how long a GPU may take to answer before it counts as failed (120000); 0: for ever"},
+    {"CRUMB_MODULE_DIR", "the one folder to look for libcrumb-cl.so and libcrumb-ze.so in, which drive GPUs; else they "
+                         "are found beside crumb and in its library folder"},
+    {"CRUMB_CLBLAST_PARAMETERS",
+     "of a target that ends with +clblast: parameters of CLBlast's kernels, as \"Xgemm KWG=32 "
+     "...; XgemmDirect WGD=16 ...\", with all that a kernel has"},
+};
+const size_t page_n_variables = sizeof page_variables / sizeof page_variables[0];
+
 static void print_environment(void) {
     cli_print("Each option can be set by a variable; the command line has precedence. A switch is on for 1, on, true "
               "or yes.\n\n");
     for (size_t i = 0; i < cli_n_option_table; i++) print_variable(&cli_option_table[i]);
-    cli_print("\n  %-26s %s\n", "NO_COLOR", "when set and not empty, nothing is coloured");
-    cli_print("  %-26s %s\n", "CRUMB_PATIENCE_MS",
-              "how long a GPU may take to answer before it counts as failed (120000); 0: for ever");
+    cli_print("\n");
+    for (size_t i = 0; i < page_n_variables; i++) {
+        cli_print("  %-26s ", page_variables[i].name);
+        page_print_wrapped(page_variables[i].help, 29, LINE_COLUMNS, true);
+    }
 }
 
 static const char *rule_name(crumb_act_rule rule) {

@@ -77,6 +77,13 @@ static void put_exit_codes(void) {
     }
 }
 
+static void put_variable(const page_variable *variable) {
+    cli_print(".TP\n");
+    put_with(".B", variable->name);
+    put(variable->help);
+    cli_print("\n");
+}
+
 void page_manual(void) {
     cli_print(".TH CRUMB 1 \"\" \"crumb %s\" \"User Commands\"\n.SH NAME\ncrumb \\- ", crumb_version());
     put(cli_tagline);
@@ -91,8 +98,9 @@ void page_manual(void) {
               ".SH COMMANDS\n");
     for (size_t i = 0; i < cli_n_subcommands; i++) put_subcommand(&cli_subcommands[i]);
     put_exit_codes();
-    cli_print(".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nWhen set and not empty, nothing is coloured.\n"
-              ".SH EXAMPLES\n.nf\n");
+    cli_print(".SH ENVIRONMENT\n");
+    for (size_t i = 0; i < page_n_variables; i++) put_variable(&page_variables[i]);
+    cli_print(".SH EXAMPLES\n.nf\n");
     put("crumb run\ncrumb run -m model.gguf -p \"Once upon a time\" -n 128 --temp 0\n"
         "crumb bench -m model.gguf -p 512 -n 128\ncrumb perplexity -m model.gguf -f text.txt\n"
         "crumb inspect model.gguf\n");

@@ -38,7 +38,8 @@ const cli_option cli_option_table[] = {
              "cl:dpas; through Level Zero ze:portable and so on. A GPU's may end with +exact: attention and 16-bit "
              "weights not on matrix instructions, which add up floats in another order than the CPU; +bf16: rows "
              "between ops in "
-             "bf16, near the CPU's results and not the same"},
+             "bf16, near the CPU's results and not the same; of cl also +clblast: prompts' f32 weights by CLBlast, "
+             "which must be installed (libclblast1), also in another order"},
     {"-ngl --gpu-layers --n-gpu-layers", CLI_INT, "N", AT(gpu_layers), "-1", RANGE(-1, INT32_MAX),
      CLI_ENGINE | CLI_PLAN,
      .help = "so many of the last layers on the GPU, the output matrix being one, and the others on the CPU; -1: as "

@@ -18,6 +18,13 @@ void page_manual(void);                              /* crumb help --man */
 void page_bash_completion(void);
 void page_zsh_completion(void);
 
+/* Variables that no option stands for. */
+typedef struct page_variable {
+    const char *name, *help;
+} page_variable;
+extern const page_variable page_variables[];
+extern const size_t page_n_variables;
+
 /* Topics of crumb help. */
 typedef struct page_topic {
     const char *name, *summary;
