@@ -147,6 +147,34 @@ static void codes_made_in_registers_feed_eight(void **state) {
     assert_true(n_checked >= 3);
 }
 
+/* Those that each work-group of gemm.cl quantizes into local memory feed as many, one or two for each of its tile-rows.
+ */
+static void codes_made_by_a_work_group_feed_eight(void **state) {
+    (void)state;
+    static const struct {
+        const char *row, *knobs;
+        bool fits;
+    } cases[] = {{"gemm_u2_16x128__dpas16", "fused=1", true},
+                 {"gemm_u2_16x128__dpas16", "across=1 fused=1", true}, /* 8 tile-rows */
+                 {"gemm_u2_16x128__dpas16", "tn=4 across=1 fused=1", false},
+                 {"gemm_u2_16x128__dpas16", "tn=4 across=2 fused=1", true},
+                 {"gemm_u2_8x64_split__dpas16", "fused=1", false},
+                 {"gemm_u2_8x64_split__dpas16", "tn=8 fused=1", true},
+                 {"gemm_u2_8x64_split__dpas8", "fused=1", true}, /* 4, of which each is two operands */
+                 {"gemm_u2_8x64_split__dpas8", "tn=2 fused=1", false}};
+    const crumb_matrix w = {.bits = 2, .mul = 1, .m = 4096, .k = 4096, .group = 4096};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        crumb_cl_linear use = {.w = &w, .act = CRUMB_ACT_ROW, .n_parts = 1, .x = 32};
+        const crumb_cl_kernel *row = find(cases[i].row);
+        const crumb_cl_target target = {CRUMB_CL_DPAS, row->sub_group, 128 << 10, 1024, 20, false, false, false};
+        crumb_cl_variant v;
+        assert_true(crumb_cl_variant_make(row, cases[i].knobs, &v));
+        if (crumb_cl_variant_fits(&v, &use, &target) != cases[i].fits) fail_msg("%s %s", row->name, cases[i].knobs);
+        use.x = v.x = 8;
+        assert_true(crumb_cl_variant_fits(&v, &use, &target));
+    }
+}
+
 /* Scales of 16, as K-quants have them. */
 static const char *selected_of_16(uint8_t bits, uint32_t sub_group, uint32_t n) {
     const crumb_cl_target target = {CRUMB_CL_DPAS, sub_group, 128 << 10, 1024, 0, false, false, false};
@@ -395,6 +423,7 @@ int main(void) {
         cmocka_unit_test(gemm_splits_columns_or_rows),
         cmocka_unit_test(nothing_is_fetched_ahead_in_groups),
         cmocka_unit_test(codes_made_in_registers_feed_eight),
+        cmocka_unit_test(codes_made_by_a_work_group_feed_eight),
         cmocka_unit_test(gates_of_8_bits_have_a_smaller_tile),
         cmocka_unit_test(groups_of_8_bits_have_tiles_in_sub_groups_of_8),
         cmocka_unit_test(gates_of_3_and_4_bits_do_not_split_k),
