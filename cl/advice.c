@@ -153,3 +153,19 @@ void crumb_cl_advise_device(const crumb_cl_facts *f, uint64_t region, char *out,
             "turn on Resizable BAR and Above 4G Decoding in the firmware's settings",
             (unsigned long long)(region >> 20));
 }
+
+void crumb_cl_advise_attention(const crumb_cl_facts *f, uint32_t width, uint32_t rows, uint32_t keys, char *out,
+                               size_t size) {
+    enum { IRIS_XE_CORES = 6, ITS_WIDTH = 4096 };
+    const double its_seconds = 2.3 / (512.0 * 131072), limit = 5; /* of a row and a key (cl/README.md, Time limits) */
+    *out = 0;
+    if (!f->is_gpu || f->xe_cores == 0) return;
+    const double of_row = its_seconds * keys * width / ITS_WIDTH * IRIS_XE_CORES / (double)f->xe_cores;
+    if (of_row * rows <= limit) return;
+    const unsigned most = of_row < limit ? (unsigned)(limit / of_row) : 1;
+    snprintf(
+        out, size,
+        "attention of a prompt's last %u of %u positions may take %.0f s in one kernel, and the kernel driver ends "
+        "those of more than some %.0f: -ub %u is safe, as is a smaller context",
+        rows, keys, of_row * rows, limit, most);
+}

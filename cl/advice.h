@@ -28,4 +28,9 @@ uint64_t crumb_cl_pci_region(const char *root, const char *pci);
  * crumb_cl_pci_region. Empty: nothing to say. */
 void crumb_cl_advise_device(const crumb_cl_facts *f, uint64_t region, char *out, size_t size);
 
+/* Of attention without matrix instructions, `width` (all heads' dimensions) wide, of `rows` that are the last of
+ * `keys`: that the kernel driver may end such a kernel, and how many rows it would not. Empty: nothing to say. */
+void crumb_cl_advise_attention(const crumb_cl_facts *f, uint32_t width, uint32_t rows, uint32_t keys, char *out,
+                               size_t size);
+
 #endif

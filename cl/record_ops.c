@@ -1,6 +1,7 @@
 /* Which kernels the ops besides linear ones become. */
 #include "cl/record.h"
 
+#include "cl/advice.h"
 #include "cl/program.h"
 #include "host/base/checked.h"
 
@@ -215,6 +216,18 @@ static crumb_status record_split(crumb_cl_recorder *r, const crumb_op *op, crumb
     return CRUMB_OK;
 }
 
+/* Once for all layers of a plan. */
+static void warn_of_time(const crumb_plan *p, const crumb_op *op) {
+    const crumb_device *d = p->device;
+    char advice[256], line[sizeof advice + 192];
+    if (!d->log || op->attention.kv_layer != 0) return;
+    crumb_cl_advise_attention(&d->facts, op->attention.n_head * op->attention.head_dim, p->max_rows,
+                              p->kv->params.n_ctx, advice, sizeof advice);
+    if (!*advice) return;
+    snprintf(line, sizeof line, "%s: %s", d->label, advice);
+    d->log(d->log_user, CRUMB_LOG_WARN, line);
+}
+
 crumb_status crumb_cl_record_attention(crumb_cl_recorder *r, const crumb_op *op, crumb_error *err) {
     crumb_cl_builder b;
     crumb_plan *p = r->p;
@@ -222,6 +235,7 @@ crumb_status crumb_cl_record_attention(crumb_cl_recorder *r, const crumb_op *op,
     const crumb_cl_heads heads = heads_of(p, op);
     const crumb_cl_kernel *whole = crumb_cl_attention_select(CRUMB_CL_ATTENTION_WHOLE, &heads, &p->device->ladder);
     const uint32_t rows = crumb_cl_attention_rows(whole, &heads, &p->device->ladder);
+    if (!whole->sub_group) warn_of_time(p, op);
     CRUMB_TRY(begin_attention(r, whole, &heads, rows, &b, err));
     crumb_cl_arg_value(&b, op->attention.q);
     arg_cache(&b, op->attention.kv_layer);

@@ -137,6 +137,17 @@ def check_large(prefix, folder, device):
     assert full and float(full[1]) > 4882, f"{device}: {done.stderr}"
 
 
+def check_long_kernels(prefix, folder, device):
+    """Of a GPU with one Xe-core attention of so many rows would take longer than its kernel driver waits, without matrix
+    instructions, which crumb says when it records the plan."""
+    one_core = {"HardwareInfoOverride": f"1x1x{DEVICES[device].split('x')[2]}", "XDG_CACHE_HOME": str(folder / "one-core")}
+    for target, rows, warns in (("cl:dpas+exact", 60000, True), ("cl:dpas+exact", 8192, False), ("cl:dpas", 60000, False)):
+        done = crumb(prefix, folder, device, "run", "--device", "gpu0", "--verify", "off", "--target", target, "-n", "2", "-p",
+                     "Once", "-c", "60000", "-b", str(rows), "-ub", str(rows), **one_core)
+        warned = re.findall("attention of .* may take .* in one kernel, .* -ub \\d+ is safe", done.stderr)
+        assert done.returncode == 0 and len(warned) == warns, f"{device} {target} {rows}: {done.stderr}"
+
+
 def kernels_of(log):
     """The launches of a token."""
     return next(int(line.split(" rows is ")[1].split()[0]) for line in log.splitlines() if "a plan for 1 rows is " in line)
@@ -244,6 +255,8 @@ def check(prefix, folder, device):
     check_per_token(prefix, folder, device)
     check_kernels(prefix, folder, device)
     check_large(prefix, folder, device)
+    if device == "bmg":
+        check_long_kernels(prefix, folder, device)
     print(f"{device}: {gpu['detail']}, driver {gpu['driver']}; {gpu['features']}; kernels {gpu['target']}; of up to "
           f"{most_calls} calls in a run none failed, and nothing was left")
     return True

@@ -92,6 +92,34 @@ static void a_device_is_told_what_it_lacks(void **state) {
     }
 }
 
+/* Iris Xe, of Llama 3 8B's heads: the default of 512 rows is safe with any context that it has memory for. */
+static void kernels_that_the_driver_may_end_are_told(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t is_gpu, xe_cores;
+        uint32_t width, rows, keys;
+        const char *says; /* NULL: nothing */
+    } cases[] = {
+        {1, 6, 4096, 512, 131072, NULL},
+        {1, 6, 4096, 1024, 131072, NULL},
+        {1, 6, 4096, 4096, 131072, "may take 18 s in one kernel"},
+        {1, 6, 4096, 4096, 131072, "-ub 1113 is safe"},
+        {1, 6, 4096, 4096, 32768, NULL},
+        {1, 6, 8192, 1024, 131072, "-ub 556 is safe"},
+        {1, 24, 4096, 4096, 131072, NULL},
+        {1, 6, 65536, UINT32_MAX, UINT32_MAX, "-ub 1 is safe"},
+        {1, 0, 4096, 4096, 131072, NULL}, /* whose speed is not known */
+        {0, 6, 4096, 4096, 131072, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const crumb_cl_facts f = {.is_gpu = cases[i].is_gpu, .xe_cores = cases[i].xe_cores};
+        char text[256] = "left over";
+        crumb_cl_advise_attention(&f, cases[i].width, cases[i].rows, cases[i].keys, text, sizeof text);
+        if (cases[i].says ? !strstr(text, cases[i].says) : *text) fail_msg("launch %zu: '%s'", i, text);
+        assert_true(strlen(text) < sizeof text - 1);
+    }
+}
+
 /* An old driver is all that a GPU without matrix instructions needs. */
 static void only_gpus_with_matrices_need_a_driver_for_them(void **state) {
     (void)state;
@@ -202,6 +230,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_state_has_its_cause_and_remedy),
         cmocka_unit_test(a_device_is_told_what_it_lacks),
+        cmocka_unit_test(kernels_that_the_driver_may_end_are_told),
         cmocka_unit_test(only_gpus_with_matrices_need_a_driver_for_them),
         cmocka_unit_test_setup_teardown(a_system_is_read_from_its_folders, make_tree, remove_tree),
         cmocka_unit_test_setup_teardown(the_largest_region_counts, make_tree, remove_tree),
