@@ -145,22 +145,19 @@ bool pair_compare_prompt(const char *name, crumb_model *cpu, crumb_model *gpu, c
     return token_tally_report(&tally, &bounds->rule, what) && token_tally_nmse(&tally) <= bounds->max_nmse;
 }
 
-bool pair_has_device(void) {
+bool pair_find_device(void) {
     crumb_model_params params = crumb_model_params_default();
     crumb_model *model = NULL;
     params.device = "gpu0";
     params.verify = CRUMB_VERIFY_ALWAYS; /* what that compares must agree here */
     params.target = pair_target;
     crumb_status status = crumb_model_open_embedded(&params, &model, &pair_err);
-    if (status == CRUMB_OK) {
-        crumb_model_info info;
-        crumb_model_get_info(model, &info);
-        printf("%s: %s, kernels %s\n", info.device, info.device_detail, info.target);
-        if (strcmp(info.target, pair_target + 3) != 0) {
-            fprintf(stderr, "%s is not what was asked for, %s\n", info.target, pair_target);
-            exit(1);
-        }
-    }
+    if (status != CRUMB_OK) return fprintf(stderr, "%s\n", pair_err.message), false;
+    crumb_model_info info;
+    crumb_model_get_info(model, &info);
+    printf("%s: %s, kernels %s\n", info.device, info.device_detail, info.target);
+    const bool found = strcmp(info.target, pair_target + 3) == 0;
+    if (!found) fprintf(stderr, "%s is not what was asked for, %s\n", info.target, pair_target);
     crumb_model_close(model);
-    return status == CRUMB_OK;
+    return found;
 }

@@ -29,8 +29,9 @@ typedef struct pair_bounds {
 void pair_begin(void);
 const pair_bounds *pair_get_bounds(void);
 
-/* Whether there is such a device, else why not is in pair_err; prints what it is. */
-bool pair_has_device(void);
+/* Prints what the device is; false where there is none with that target, or it computes wrongly, for the reason on
+ * stderr. That fails a program. */
+bool pair_find_device(void);
 
 const char *pair_place(void); /* CRUMB_PLACE, or NULL */
 double pair_split(void);      /* CRUMB_TEST_SPLIT, or 0 */

@@ -2,7 +2,7 @@
  * norm before them. Plans on a device, whose results are the CPU's, and of a row the same bit for bit whichever rows
  * are beside it, although one row and many have other kernels.
  *
- * usage: test_cl_dense TARGET   as in --target: cl:RUNG, ze:RUNG. Exits with 77 where there is no such device. */
+ * usage: test_cl_dense TARGET   as in --target: cl:RUNG, ze:RUNG */
 #include "tests/cl/small_plan.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * where that reads codes, and are launches of their own where they must. Plans on a device, whose results are the CPU's
  * bit for bit and the same by either way.
  *
- * usage: test_cl_gates TARGET   as in --target: cl:RUNG, ze:RUNG. Exits with 77 where there is no such device. */
+ * usage: test_cl_gates TARGET   as in --target: cl:RUNG, ze:RUNG */
 #include "tests/cl/small_plan.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Norms that several linear ops read: each quantizes the norm for itself, and the norm is a launch only where it must
  * be. Plans on a device, whose results are the CPU's and the same bit for bit with each knob.
  *
- * usage: test_cl_norms TARGET   as in --target: cl:RUNG, ze:RUNG. Exits with 77 where there is no such device. */
+ * usage: test_cl_norms TARGET   as in --target: cl:RUNG, ze:RUNG */
 #include "tests/cl/small_plan.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * launches only where they must be. Plans on a device, whose results are the CPU's and the same bit for bit with each
  * knob.
  *
- * usage: test_cl_orders TARGET   as in --target: cl:RUNG, ze:RUNG. Exits with 77 where there is no such device. */
+ * usage: test_cl_orders TARGET   as in --target: cl:RUNG, ze:RUNG */
 #include "tests/cl/small_plan.h"
 
 #include <stdlib.h>

@@ -14,6 +14,7 @@ from system_loader import under_layer
 
 COMMAND, LAYER = os.environ["CRUMB_COMMAND"], os.environ["CRUMB_CLAIMS_LAYER"]
 SESSIONS = os.environ["CRUMB_SESSIONS"]
+MODELS, BACKEND, GATES = (os.environ[f"CRUMB_TEST_{name}"] for name in ("MODELS", "BACKEND", "GATES"))
 
 
 class Claims(unittest.TestCase):
@@ -152,6 +153,24 @@ class Claims(unittest.TestCase):
         self.environment["CRUMB_CLAIM"] = "dpas"
         self.assertIn("kernels dpas-i8: it has matrix instructions for sub-groups of 16, but no 2D block loads", self.devices())
         self.assertNotIn("2d blocks", self.devices())
+
+    def ends_of_tests(self, target):
+        """[(exit status, stderr)] of programs of tests, one of each kind that looks for its device."""
+        return [(done.returncode, done.stderr) for done in (
+            subprocess.run(program, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+            for program in ([MODELS, target], [BACKEND, "cl", target], [GATES, target]))]
+
+    def test_tests_fail(self):
+        """Where the device computes wrongly, or lacks what is tested: a skip would be taken for a runtime that cannot be had."""
+        self.environment |= {"CRUMB_CLAIM": "dots", "CL_CONFIG_CPU_VECTORIZER_MODE": "1"}
+        (models, text), (backend, _), (gates, _) = self.ends_of_tests("cl:dp4a")
+        self.assertEqual(models, 1, text)
+        self.assertIn("computes wrongly", text)
+        self.assertNotIn(0, (backend, gates))
+        self.assertNotIn(77, (backend, gates))
+        for status, text in self.ends_of_tests("cl:dpas"):
+            self.assertEqual(status, 1, text)
+            self.assertIn("has only dp4a", text)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,18 +16,24 @@ void rig_ok(crumb_status status) {
     if (status != CRUMB_OK) fail_msg("%s", rig_error.message);
 }
 
-bool rig_find_device(const char *name, const char *target, const crumb_backend **out) {
+static crumb_status find_device(const char *name, const char *target, const crumb_backend **out) {
     crumb_device *device;
     const crumb_device_params params = {.target = target, .n_threads = 1};
     const crumb_module *module;
     *out = &crumb_backend_cpu;
     if (strcmp(name, "cpu") != 0) {
-        if (crumb_engine_module_load(name, &module, &rig_error) != CRUMB_OK) return false;
+        CRUMB_TRY(crumb_engine_module_load(name, &module, &rig_error));
         *out = module->backend;
     }
-    if ((*out)->device.open(&params, &device, &rig_error) != CRUMB_OK) return false;
+    CRUMB_TRY((*out)->device.open(&params, &device, &rig_error));
     (*out)->device.close(device);
-    return true;
+    return CRUMB_OK;
+}
+
+bool rig_find_device(const char *name, const char *target, const crumb_backend **out) {
+    if (find_device(name, target, out) == CRUMB_OK) return true;
+    fprintf(stderr, "%s\n", rig_error.message);
+    return false;
 }
 
 crumb_plan_desc rig_describe(const rig *r, uint32_t max_rows) {

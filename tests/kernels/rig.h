@@ -34,7 +34,8 @@ typedef struct rig {
 extern crumb_error rig_error; /* of the call that failed last */
 void rig_ok(crumb_status status);
 
-/* The backend `name`; false, with rig_error: there is none, or it has no such device. */
+/* The backend `name`; false, with the reason on stderr: there is none, or it has no such device. That fails a program.
+ */
 bool rig_find_device(const char *name, const char *target, const crumb_backend **out);
 
 void rig_open(rig *r, const rig_params *params);

@@ -21,7 +21,7 @@ typedef struct crumb_xe_device {
     uint64_t local_bytes;
 } crumb_xe_device;
 
-/* Runs tests, n of cmocka's, on the first device of any platform: what main returns, 77 where there is none. */
+/* Runs tests, n of cmocka's, on the first device of any platform: what main returns, 1 where there is none. */
 struct CMUnitTest;
 int crumb_xe_run_tests(crumb_xe_device *d, const struct CMUnitTest *tests, size_t n);
 

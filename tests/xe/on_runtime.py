@@ -15,7 +15,8 @@ usage: on_runtime.py RUNTIME PROGRAM [argument...]
     oclgrind   Debian's oclgrind, where it is installed: OpenCL 1.2 on a simulator that looks for data races, for accesses
                out of bounds and for wrong use of the API; anything that it finds fails the program
 
-Exit status 77: the runtime cannot be had here, for the reason on stderr. Else the program's.
+Exit status 77: the runtime cannot be had here, for the reason on stderr. Else the program's, which fails where its device or
+rung is not there, since the runtime is: what is found no longer, or computes wrongly, is no skip.
 """
 import hashlib
 import os
