@@ -95,7 +95,7 @@ void crumb_xe_matrix_attention_is_near_and_agrees(void **state) {
                                            {CRUMB_KV_F16, 80, 2, 2, 0, CRUMB_ROPE_NORMAL}};
     double most = 0, most_bf16 = 0;
     distance cpu = {0}, matrix = {0};
-    if (!crumb_xe_tested.sub_groups) skip();
+    if (!crumb_xe_tested.sub_groups) crumb_xe_skip("sub-groups");
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
         const crumb_xe_heads *s = &heads[i];
         crumb_xe_cache cache;
@@ -157,7 +157,7 @@ void crumb_xe_matrix_attention_of_bytes_equals_reference(void **state) {
                  {{CRUMB_KV_Q8, 128, 14, 2, 0, CRUMB_ROPE_NORMAL}, 16, false},
                  {{CRUMB_KV_Q8, 256, 12, 2, 0, CRUMB_ROPE_NORMAL}, 16, false},
                  {{CRUMB_KV_Q8, 96, 2, 2, 0, CRUMB_ROPE_NORMAL}, 16, false}};
-    if (!crumb_xe_tested.sub_groups) skip();
+    if (!crumb_xe_tested.sub_groups) crumb_xe_skip("sub-groups");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const crumb_xe_heads *s = &cases[i].s;
         crumb_xe_cache cache;

@@ -32,6 +32,12 @@ static char *read_text(const char *path) {
     return read_file(path, &n_bytes);
 }
 
+void crumb_xe_skip(const char *lacking) {
+    if (getenv("CRUMB_XE_HAS_ALL")) fail_msg("the device has no %s, which its runtime is known to have", lacking);
+    print_message("the device has no %s\n", lacking);
+    skip();
+}
+
 static bool has_extension(cl_device_id id, const char *name) {
     static char all[1 << 16];
     check(clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof all, all, NULL), "CL_DEVICE_EXTENSIONS");

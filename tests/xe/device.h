@@ -28,6 +28,9 @@ int crumb_xe_run_tests(crumb_xe_device *d, const struct CMUnitTest *tests, size_
 /* The first device of any platform; false: there is none. */
 bool crumb_xe_open(crumb_xe_device *out);
 void crumb_xe_close(crumb_xe_device *d);
+/* Ends a test that needs what the device has not: skipped, or failed with CRUMB_XE_HAS_ALL in the environment, which
+ * says that its runtime has all. */
+void crumb_xe_skip(const char *lacking);
 
 /* The texts common.cl and FILE of cl/kernels (or the file FILE alone where it has a folder) built with the options,
  * linked with tests/xe/xe_builtins.cl where `matrix`. With CRUMB_CL_ROUND_DIVISION among them the device's own division

@@ -47,7 +47,7 @@ def deps(kind, group):
 def intel():
     """(text of an .icd file, environment)"""
     libraries = deps("venv", "intel-cpu-rt") / "lib"
-    return str(libraries / "libintelocl.so"), {"LD_LIBRARY_PATH": str(libraries)}
+    return str(libraries / "libintelocl.so"), {"LD_LIBRARY_PATH": str(libraries), "CRUMB_XE_HAS_ALL": "1"}
 
 
 def cache_of(kind, *files):

@@ -129,7 +129,7 @@ static void compare_float(bool f16, unsigned n, unsigned rows) {
 
 static void matrix_builtins_are_dpas(void **state) {
     (void)state;
-    if (!device.sub_groups) skip();
+    if (!device.sub_groups) crumb_xe_skip("sub-groups");
     for (unsigned rows = 1; rows <= 8; rows *= 2)
         for (unsigned n = 8; n <= 16; n *= 2) {
             for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) compare(&precisions[i], n, rows);
@@ -150,7 +150,7 @@ static void loads_ask_for_sound_surfaces(void **state) {
                     {0, 64, 0, 64, false}, {16, 100, 8, 112, false}};
     uint32_t memory[1024], got[8 * 16];
     (void)state;
-    if (!device.sub_groups) skip();
+    if (!device.sub_groups) crumb_xe_skip("sub-groups");
     for (uint32_t i = 0; i < 1024; i++) memory[i] = i;
     cl_kernel kernel = crumb_xe_kernel(&device, "tests/xe/surface_read.cl", "", true, "read");
     cl_mem x = crumb_xe_buffer(&device, memory, sizeof memory), out = crumb_xe_buffer(&device, NULL, sizeof got);

@@ -138,7 +138,7 @@ static void kernels_are_near_double_and_agree(void **state) {
     static layer c;
     static const uint32_t widths[] = {32, 416, 288};
     size_t n_run = 0;
-    if (!device.sub_groups) skip();
+    if (!device.sub_groups) crumb_xe_skip("sub-groups");
     for (int i = 0; i < 6; i++)
         for (uint32_t sub_group = 8; sub_group <= 16; sub_group *= 2) {
             make_layer(&c, i % 2 ? CRUMB_TYPE_F16 : CRUMB_TYPE_BF16, widths[i % 3], i >= 4);
@@ -192,7 +192,7 @@ static void kernels_are_near_clblast(void **state) {
     const crumb_cl_kernel *kernels = crumb_cl_kernels(&n_kernels);
     const void *address;
     sgemm_fn sgemm;
-    if (!device.sub_groups) skip();
+    if (!device.sub_groups) crumb_xe_skip("sub-groups");
     if (crumb_module_open("libclblast.so.1", "CLBlastSgemm", &address, NULL) != CRUMB_OK) {
         print_message(
             "no libclblast.so.1 (package libclblast1): dense kernels are not compared with CLBlast's Sgemm\n");
