@@ -218,6 +218,20 @@ crumb_status crumb_tuning_put(crumb_tuning *t, const crumb_tuning_record *r, cru
     return code == SQLITE_DONE ? CRUMB_OK : fail(t, "cannot be written", err);
 }
 
+crumb_status crumb_tuning_begin(crumb_tuning *t, crumb_error *err) {
+    if (t->db && sqlite3_exec(t->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK) return CRUMB_OK;
+    return fail(t, "cannot be written", err);
+}
+
+crumb_status crumb_tuning_end(crumb_tuning *t, crumb_status status, crumb_error *err) {
+    if (status == CRUMB_OK && sqlite3_exec(t->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
+        status = fail(t, "cannot be written", err);
+    if (status == CRUMB_OK) return CRUMB_OK;
+    t->n_remembered = 0;
+    sqlite3_exec(t->db, "ROLLBACK", NULL, NULL, NULL); /* where SQLite has not done so by itself */
+    return status;
+}
+
 static void take_text(sqlite3_stmt *s, int column, char *out, size_t size) {
     const unsigned char *text = sqlite3_column_text(s, column);
     snprintf(out, size, "%s", text ? (const char *)text : "");

@@ -53,6 +53,11 @@ void crumb_tuning_close(crumb_tuning *t); /* NULL is allowed */
 /* Adds a measurement; one of the same key, kernel and knobs is replaced, but not by one of no rounds. Waits for other
  * writers up to 10 seconds. */
 crumb_status crumb_tuning_put(crumb_tuning *t, const crumb_tuning_record *record, crumb_error *err);
+/* What is put between these two is kept at once, or not at all: many records cost one wait for the disk. begin waits as
+ * above, and other writers wait until end, so that nothing is measured in between. end keeps it where `status`, of what
+ * was put, is OK, and otherwise takes it back; it returns that status, or its own failure, of which nothing is left. */
+crumb_status crumb_tuning_begin(crumb_tuning *t, crumb_error *err);
+crumb_status crumb_tuning_end(crumb_tuning *t, crumb_status status, crumb_error *err);
 
 /* The measurements that match: fields of `like` that are empty or 0 match anything (act: UINT32_MAX). Within a key
  * those that are trusted come first, the best at the head. fn returns false to stop. */

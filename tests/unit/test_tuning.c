@@ -475,6 +475,81 @@ static void writers_wait_for_each_other(void **state) {
     crumb_tuning_close(t);
 }
 
+static crumb_status write_many_at_once(void *ctx, uint64_t i, crumb_error *err) {
+    (void)ctx;
+    crumb_tuning *t;
+    char note[256];
+    CRUMB_TRY(crumb_tuning_open(path, true, &t, note, err));
+    crumb_status status = CRUMB_OK;
+    for (uint32_t j = 0; j < 5 && status == CRUMB_OK; j++) {
+        status = crumb_tuning_begin(t, err);
+        if (status != CRUMB_OK) break;
+        for (uint32_t n = 0; n < 10 && status == CRUMB_OK; n++) {
+            crumb_tuning_record r = record_of((uint32_t)i * 50 + j * 10 + n + 1, 128, 1, "a", "", 1);
+            status = crumb_tuning_put(t, &r, err);
+        }
+        status = crumb_tuning_end(t, status, err);
+    }
+    crumb_tuning_close(t);
+    return status;
+}
+
+/* How often the file has been written to, as its header counts. */
+static uint32_t count_writes(void) {
+    unsigned char n[4];
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 24, SEEK_SET), 0);
+    assert_int_equal(fread(n, 1, sizeof n, f), sizeof n);
+    assert_int_equal(fclose(f), 0);
+    return (uint32_t)n[0] << 24 | (uint32_t)n[1] << 16 | (uint32_t)n[2] << 8 | n[3];
+}
+
+static void many_are_written_at_once(void **state) {
+    (void)state;
+    crumb_error err = {0};
+    crumb_tuning_close(open_database(true));
+    const uint32_t n_before = count_writes();
+    if (crumb_parallel_for(4, 4, write_many_at_once, NULL, &err) != CRUMB_OK) fail_msg("%s", err.message);
+    assert_int_equal(count_writes() - n_before, 20);
+    crumb_tuning *t = open_database(false);
+    assert_int_equal(count_all(t), 200);
+    crumb_tuning_close(t);
+}
+
+/* What failed, and what a crash leaves, is as if it had not begun. */
+static void what_is_not_written_to_the_end_is_not_there(void **state) {
+    (void)state;
+    const crumb_tuning_record r = record_of(64, 128, 1, "a", "", 0.5);
+    crumb_tuning_record found_one;
+    bool found;
+    crumb_tuning *t = open_database(true), *other = open_database(true);
+    assert_int_equal(crumb_tuning_begin(t, NULL), CRUMB_OK);
+    put(t, r);
+    assert_int_equal(crumb_tuning_find(t, &r.key, &found_one, &found, NULL), CRUMB_OK);
+    assert_true(found);
+    assert_int_equal(count_all(other), 0);
+    assert_int_equal(crumb_tuning_end(t, CRUMB_ERR_DEVICE, NULL), CRUMB_ERR_DEVICE);
+    assert_int_equal(crumb_tuning_find(t, &r.key, &found_one, &found, NULL), CRUMB_OK);
+    assert_false(found);
+    assert_int_equal(crumb_tuning_begin(t, NULL), CRUMB_OK); /* the failure left nothing open */
+    put(t, r);
+    crumb_tuning_close(t);
+    assert_int_equal(count_all(other), 0);
+    put(other, r);
+    assert_int_equal(count_all(other), 1);
+    crumb_tuning_close(other);
+}
+
+static void nothing_is_begun_without_a_file(void **state) {
+    (void)state;
+    crumb_error err = {0};
+    crumb_tuning *t = open_database(false);
+    assert_int_equal(crumb_tuning_begin(t, &err), CRUMB_ERR_IO);
+    assert_non_null(strstr(err.message, "no database"));
+    crumb_tuning_close(t);
+}
+
 static void knobs_are_read_by_name(void **state) {
     (void)state;
     assert_int_equal(crumb_tuning_knob("streams=2 near=2048 far=0", "near", 7), 2048);
@@ -506,6 +581,9 @@ int main(void) {
         cmocka_unit_test_setup(the_table_without_a_version_is_taken, fresh),
         cmocka_unit_test_setup(another_programs_table_of_that_name_is_left_alone, fresh),
         cmocka_unit_test_setup(writers_wait_for_each_other, fresh),
+        cmocka_unit_test_setup(many_are_written_at_once, fresh),
+        cmocka_unit_test_setup(what_is_not_written_to_the_end_is_not_there, fresh),
+        cmocka_unit_test_setup(nothing_is_begun_without_a_file, fresh),
         cmocka_unit_test(knobs_are_read_by_name),
     };
     int status = cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,8 +15,8 @@ typedef struct tune_outcome {
     crumb_tuning_record unconfirmed; /* what seems to be better, which they do not; without a kernel: nothing */
 } tune_outcome;
 
-/* Measures until `deadline_ns` and writes everything to the database, stage by stage. Interrupted, it returns OK with
- * what it has. Nothing to measure (no kernel takes the problem) leaves outcome->n_candidates 0. */
+/* Measures until `deadline_ns` and writes everything to the database, every second and after each stage. Interrupted,
+ * it returns OK with what it has. Nothing to measure (no kernel takes the problem) leaves outcome->n_candidates 0. */
 crumb_status tune_search(const kernels_choice *choice, const crumb_kernel_problem *problem, crumb_tuning *db,
                          uint64_t deadline_ns, tune_outcome *outcome, crumb_error *err);
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAST_ROUNDS = 15, FINALISTS = 6, FEW_ROWS = 16, DEFAULT_EVERY = 8 };
+enum { LAST_ROUNDS = 15, FINALISTS = 6, FEW_ROWS = 16, DEFAULT_EVERY = 8, STORE_EVERY_NS = 1000000000 };
 
 void tune_problem_name(const crumb_tuning_key *key, char out[96]) {
     static const char *const acts[] = {[CRUMB_ACT_F32] = "float", [CRUMB_ACT_ROW] = "row", [CRUMB_ACT_GROUP] = "group"};
@@ -216,6 +216,26 @@ static bool has_had_its_part(const tuner *t, uint64_t began_ns, uint32_t n_round
     return (double)(crumb_now_ns() - began_ns) * n_rounds >= end - (double)began_ns;
 }
 
+/* Keeps what this stage's rounds have said so far. The disk is waited for once, and not for each candidate: so neither
+ * does it take the time that is given, nor what Ctrl-C needs to be heard. */
+static crumb_status store_rounds(tuner *t, crumb_error *err) {
+    CRUMB_TRY(crumb_tuning_begin(t->db, err));
+    crumb_status status = CRUMB_OK;
+    for (size_t i = 0; i < t->n_alive && status == CRUMB_OK; i++) {
+        candidate *c = &t->candidates[i];
+        if (c->n_rounds == 0) continue;
+        c->ratio = i == 0 ? 1 : cli_median(c->ratios, c->n_rounds);
+        status = tune_store(t, c, err);
+    }
+    t->stored_ns = crumb_now_ns();
+    return crumb_tuning_end(t->db, status, err);
+}
+
+/* A crash, or a second Ctrl-C, takes the last second. */
+static crumb_status store_each_second(tuner *t, crumb_error *err) {
+    return crumb_now_ns() - t->stored_ns < STORE_EVERY_NS ? CRUMB_OK : store_rounds(t, err);
+}
+
 /* One stage: `rounds` rounds of all that are left, each beside the default's time of that moment. */
 static crumb_status race(tuner *t, uint32_t rounds, crumb_error *err) {
     const bool first = rounds == CRUMB_TUNING_ROUNDS;
@@ -226,6 +246,7 @@ static crumb_status race(tuner *t, uint32_t rounds, crumb_error *err) {
         for (size_t i = 0; i < t->n_alive && !races_are_over(t); i++) {
             candidate *c = &t->candidates[i];
             if (i % DEFAULT_EVERY == 0) {
+                CRUMB_TRY(store_each_second(t, err)); /* between what is compared */
                 show_progress(t, 0);
                 CRUMB_TRY(tune_time(t, &t->candidates[0], &standard, err));
             }
@@ -237,14 +258,8 @@ static crumb_status race(tuner *t, uint32_t rounds, crumb_error *err) {
         }
         t->leads = leading(t);
     }
-    for (size_t i = 0; i < t->n_alive; i++) {
-        candidate *c = &t->candidates[i];
-        if (c->n_rounds == 0) continue;
-        c->ratio = i == 0 ? 1 : cli_median(c->ratios, c->n_rounds);
-        t->outcome->n_measured += first && c->n_rounds == rounds;
-        CRUMB_TRY(tune_store(t, c, err));
-    }
-    return CRUMB_OK;
+    for (size_t i = 0; i < t->n_alive; i++) t->outcome->n_measured += first && t->candidates[i].n_rounds == rounds;
+    return store_rounds(t, err);
 }
 
 static int by_ratio(const void *a, const void *b) {
@@ -254,6 +269,7 @@ static int by_ratio(const void *a, const void *b) {
 
 static crumb_status race_all(tuner *t, crumb_error *err) {
     uint32_t rounds = CRUMB_TUNING_ROUNDS;
+    t->stored_ns = crumb_now_ns();
     while (t->n_alive > 1 && !races_are_over(t)) {
         CRUMB_TRY(race(t, rounds, err));
         if (rounds == LAST_ROUNDS) break;

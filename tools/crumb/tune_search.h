@@ -20,9 +20,9 @@ typedef struct tuner {
     tune_samples samples;
     crumb_tuning *db;
     crumb_tuning_key key;
-    const char *layout; /* of the weights, in the kernel that is chosen */
-    uint64_t deadline_ns, began_ns;
-    candidate *candidates; /* [0] is the default; those still in the race come first */
+    const char *layout;                        /* of the weights, in the kernel that is chosen */
+    uint64_t deadline_ns, began_ns, stored_ns; /* stored_ns: when candidates' rounds were stored last */
+    candidate *candidates;                     /* [0] is the default; those still in the race come first */
     size_t n, n_alive, n_suggested;
     double leads; /* the best ratio so far, of this stage or of what was known before */
     tune_outcome *outcome;
