@@ -9,7 +9,7 @@ import tempfile
 import termios
 import unittest
 
-from command import COMMAND, MODEL, CommandTest, alter, environment
+from command import COMMAND, MODEL, SOURCE, CommandTest, alter, environment
 
 TIERS = ["scalar", "avx2", "avxvnni", "avxvnniint8", "avx512ymm", "avx512vnni", "avx512vbmi"]
 MEASURED, CONFIRMED = 3, 25  # rounds
@@ -305,6 +305,17 @@ class Tune(CommandTest):
         shapes = ",".join(f"{16 * m}x32" for m in range(1, 61))
         done = self.fails(1, "tune", "--shape", shapes, "--bits", "1,2,3,4,8", "-t", 1, "--kernel", "none", "--tuning", self.database)
         self.assertIn("only the first 256 problems are tuned", done.stderr)
+
+    def test_none_is_no_file(self):
+        """What would be kept has no place; what is looked up is not there. In an empty folder, which stays so."""
+        here = {"cwd": self.folder.name}
+        lines = os.path.join(SOURCE, "LICENSE")
+        for action in ([*SHAPE, "--op", "gemv", "--fraction", "0.01"], ["import", lines], ["prune"]):
+            self.fails(2, "tune", *action, "--tuning", "none", says="--tuning none: there is no database to change", **here)
+        for action in "show", "export":
+            done = self.succeeds("tune", action, "--tuning", "none", **here)
+            self.assertEqual((done.stdout, done.stderr), ("", "crumb: --tuning none: nothing is looked up\n"))
+        self.assertEqual(os.listdir(self.folder.name), [])
 
     def test_bad_arguments(self):
         for budget in ("0", "ten", "5x", "5mm", "-3s"):

@@ -87,8 +87,10 @@ const cli_option cli_option_table[] = {
      .help = "most tokens handed over at once"},
     {"-ub --ubatch-size", CLI_INTS, "N,...", AT(bench_ubatch), "512", RANGE(1, UINT32_MAX), CLI_BENCH,
      .help = "most tokens evaluated at once"},
-    {"--tuning", CLI_TEXT, "FILE", AT(tuning), .commands = CLI_ENGINE | CLI_TUNE | CLI_DEVICES,
+    {"--tuning", CLI_TEXT, "FILE|none", AT(tuning), .commands = CLI_ENGINE,
      .help = "the database of what 'crumb tune' has measured; none: kernels are chosen by rank"},
+    {"--tuning", CLI_TEXT, "FILE", AT(tuning), .commands = CLI_TUNE | CLI_DEVICES,
+     .help = "the database of what 'crumb tune' measures, instead of the user's"},
     {"--mlock", CLI_ON, AT(mlock), .commands = CLI_ENGINE, .help = "keep the weights from being swapped out"},
 
     /* ---- text ---- */

@@ -301,15 +301,15 @@ static bool put_record(void *user, const crumb_tuning_record *record) {
 }
 
 static void put_tuned(report *r, const kernels_choice *c) {
-    char path[512], note[256];
+    char standard[TUNE_PATH_BYTES], note[256];
     crumb_tuning *db;
     crumb_tuning_key like = {.act = UINT32_MAX};
     tuned t = {.r = r};
-    const char *given = r->options.tuning;
+    const char *path = tune_database_path(&r->options, standard);
     put(r, "\n-- %s: tuned\n", r->options.device);
-    if (!given && !crumb_tuning_path(path, sizeof path)) return;
+    if (!path) return;
     c->suite->identify(c->machine, like.device, like.target, like.source);
-    if (crumb_tuning_open(given ? given : path, false, &db, note, NULL) == CRUMB_OK) {
+    if (crumb_tuning_open(path, false, &db, note, NULL) == CRUMB_OK) {
         crumb_tuning_each(db, &like, put_record, &t, NULL);
         crumb_tuning_close(db);
     }

@@ -5,11 +5,12 @@
 #include "host/base/checked.h"
 #include "host/kernel/tuning.h"
 #include "tools/crumb/kernels_turns.h"
+#include "tools/crumb/tune.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PROBLEMS = 256, PATH_BYTES = 512 };
+enum { MAX_PROBLEMS = 256 };
 
 typedef struct tuned_list {
     crumb_tuning_record best[MAX_PROBLEMS];
@@ -21,13 +22,6 @@ static bool keep(void *user, const crumb_tuning_record *record) {
     const bool another = list->n == 0 || memcmp(&list->best[list->n - 1].key, &record->key, sizeof record->key) != 0;
     if (another && crumb_tuning_is_trusted(record)) list->best[list->n++] = *record; /* the best of a key comes first */
     return list->n < MAX_PROBLEMS;
-}
-
-/* The file that --tuning names, or the user's; NULL: none. */
-static const char *database_path(const suite_state *s, char standard[PATH_BYTES]) {
-    const char *given = s->options->tuning;
-    if (given) return strcmp(given, "none") == 0 ? NULL : given;
-    return crumb_tuning_path(standard, PATH_BYTES) ? standard : NULL;
 }
 
 /* Leaves those that plans of their problem take. */
@@ -45,10 +39,10 @@ static crumb_status keep_taken(crumb_tuning *db, tuned_list *list, crumb_error *
 
 /* This machine's measurements with these threads, of these kernels. */
 static crumb_status read_database(const suite_state *s, tuned_list *list, crumb_error *err) {
-    char standard[PATH_BYTES], note[256];
+    char standard[TUNE_PATH_BYTES], note[256];
     crumb_tuning *db;
     crumb_tuning_key like = {.act = UINT32_MAX, .n_threads = (uint32_t)s->n_threads};
-    const char *path = database_path(s, standard);
+    const char *path = tune_database_path(s->options, standard);
     if (!path) return CRUMB_OK;
     CRUMB_TRY(crumb_tuning_open(path, false, &db, note, err));
     if (*note) cli_note("%s", note);
@@ -61,11 +55,12 @@ static crumb_status read_database(const suite_state *s, tuned_list *list, crumb_
 
 /* A database that cannot be read is none for models either, which say why. */
 void suite_describe_tuning(suite_state *s) {
-    char standard[PATH_BYTES];
+    char standard[TUNE_PATH_BYTES];
     crumb_error err;
     tuned_list *list = calloc(1, sizeof *list);
     if (list && read_database(s, list, &err) == CRUMB_OK && list->n > 0)
-        snprintf(s->tuning, sizeof s->tuning, "tuned: %.480s, %zu records", database_path(s, standard), list->n);
+        snprintf(s->tuning, sizeof s->tuning, "tuned: %.480s, %zu records", tune_database_path(s->options, standard),
+                 list->n);
     else
         snprintf(s->tuning, sizeof s->tuning, "untuned");
     free(list);

@@ -99,13 +99,26 @@ crumb_status tune_parse_budget(const char *text, uint64_t *ns, crumb_error *err)
 
 /* ---- the database ------------------------------------------------------------------------------------------ */
 
-crumb_status tune_open_database(const cli_options *options, bool create, crumb_tuning **out, crumb_error *err) {
-    char standard[512], note[256];
-    const char *path = options->tuning;
-    if (!path && !crumb_tuning_path(standard, sizeof standard))
+const char *tune_database_path(const cli_options *options, char standard[TUNE_PATH_BYTES]) {
+    const char *given = options->tuning;
+    if (given) return strcmp(given, "none") == 0 ? NULL : given;
+    return crumb_tuning_path(standard, TUNE_PATH_BYTES) ? standard : NULL;
+}
+
+crumb_status tune_check_database(const cli_options *options, crumb_error *err) {
+    char standard[TUNE_PATH_BYTES];
+    if (tune_database_path(options, standard)) return CRUMB_OK;
+    if (options->tuning)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
-                          "there is no home folder for the tuning database: give --tuning FILE");
-    CRUMB_TRY(crumb_tuning_open(path ? path : standard, create, out, note, err));
+                          "--tuning none: there is no database to change; give a file, or leave it to crumb");
+    return crumb_fail(err, CRUMB_ERR_ARGUMENT, "there is no home folder for the tuning database: give --tuning FILE");
+}
+
+crumb_status tune_open_database(const cli_options *options, bool create, crumb_tuning **out, crumb_error *err) {
+    char standard[TUNE_PATH_BYTES], note[256];
+    const char *path = tune_database_path(options, standard);
+    if (create) CRUMB_TRY(tune_check_database(options, err));
+    CRUMB_TRY(crumb_tuning_open(path ? path : "", create, out, note, err)); /* no name: no file, and nothing in it */
     if (*note) cli_note("%s", note);
     return CRUMB_OK;
 }
@@ -165,7 +178,9 @@ static crumb_status print_records(const cli_options *options, bool all, crumb_er
     crumb_status status = crumb_tuning_each(db, &any, print_record, &p, err);
     crumb_tuning_close(db);
     if (status == CRUMB_OK) status = p.status;
-    if (status == CRUMB_OK && p.n == 0) cli_note("nothing has been tuned yet: crumb tune");
+    if (status == CRUMB_OK && p.n == 0)
+        cli_note(options->tuning && strcmp(options->tuning, "none") == 0 ? "--tuning none: nothing is looked up"
+                                                                         : "nothing has been tuned yet: crumb tune");
     return status;
 }
 
@@ -182,6 +197,7 @@ static crumb_status prune(const cli_options *options, crumb_error *err) {
     kernels_choice choice;
     char device[96], target[32], source[20];
     uint64_t n_removed = 0;
+    CRUMB_TRY(tune_check_database(options, err));
     crumb_status status = kernels_choose(options, (int)options->n_threads, NULL, 0, NULL, 0, &choice, err);
     if (status == CRUMB_OK) status = tune_open_database(options, false, &db, err);
     if (status == CRUMB_OK) {
@@ -269,6 +285,7 @@ static crumb_status tune_problems(const cli_options *options, size_t *n_offered,
     uint64_t budget = 0;
     size_t n_wrong = 0;
     CRUMB_TRY(tune_parse_budget(options->budget, &budget, err));
+    CRUMB_TRY(tune_check_database(options, err)); /* before a model is loaded */
     crumb_status status =
         kernels_choose(options, (int)options->n_threads, standard_shapes,
                        sizeof standard_shapes / sizeof *standard_shapes, standard_groups, 1, &choice, err);

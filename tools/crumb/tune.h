@@ -38,7 +38,14 @@ crumb_status tune_check(const kernels_choice *choice, tune_samples *samples, siz
 
 /* "90s", "10m", "1h", "45": nanoseconds; fails with ARGUMENT. */
 crumb_status tune_parse_budget(const char *text, uint64_t *ns, crumb_error *err);
-/* The database that the options name, or the user's; closed by the caller. What is odd about it becomes a note. */
+/* The database's file: what the options name, or the user's. NULL: none, by --tuning none or for want of a home folder.
+ * Without a file there is nothing to look up, and nothing can be kept. */
+enum { TUNE_PATH_BYTES = 512 };
+const char *tune_database_path(const cli_options *options, char standard[TUNE_PATH_BYTES]);
+/* Fails where nothing could be kept there, and says what to do. */
+crumb_status tune_check_database(const cli_options *options, crumb_error *err);
+/* Opens it, to be closed by the caller; to be written to with `create`, else an empty one where there is none. What is
+ * odd about it becomes a note. */
 crumb_status tune_open_database(const cli_options *options, bool create, crumb_tuning **out, crumb_error *err);
 
 /* crumb tune import FILE (tune_import.c). */
