@@ -45,6 +45,17 @@ class Suite(CommandTest):
         self.assertEqual(wanted["8-bit"], 0.97)
         self.assertEqual(sum("1.6 bits" in row["what"] for row in rows), 2)
 
+    def test_small_matrices_have_rows(self):
+        """Those of a model that are not judged: none is missing, and they take no time."""
+        for case, weights in ("2", "2-bit"), ("1.6", "ternary at 1.6 bits"):
+            rows = self.rows("--filter", f"gemv/mobilellm-1.5b/{case}")
+            self.assertEqual([row["what"] for row in rows], [f"mobilellm-1.5b {shape}, {weights}" for shape in
+                             ("1600 x 1600", "320 x 1600", "4352 x 1600", "1600 x 4352")])
+            for row in rows:
+                self.assertEqual((row["ratio"], row["wanted"], row["note"]), (None, None, "not judged: 4 MB or less"))
+        text = self.succeeds(*TINY, "--filter", "gemv/mobilellm-1.5b/2").stdout
+        self.assertIn("0 of 0 targets met, 4 not measured.", text)
+
     def test_threads(self):
         """What they cost each other; alone one costs nothing."""
         alone = self.rows("--filter", "threads")

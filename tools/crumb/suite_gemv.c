@@ -41,6 +41,7 @@ static crumb_status take_ways(const suite_state *s, const crumb_kernel_problem *
 }
 
 enum { LEAST_BYTES = 4000000, MAX_MATRICES = CLI_LIST_MAX };
+static const char not_judged[] = "not judged: 4 MB or less";
 
 /* What is wanted of the chosen kernel, and of the tiers that owners of Arc cards have, forced. */
 typedef struct gemv_target {
@@ -57,7 +58,7 @@ typedef struct gemv_case {
     const char *model;
     kernels_shape shapes[MAX_MATRICES];
     size_t n_shapes;
-    bool all; /* not only those over LEAST_BYTES */
+    bool all; /* those of LEAST_BYTES and less are timed as well, and not judged either */
 } gemv_case;
 
 static double wanted_of(const suite_state *s, const gemv_target *t, const char *forced) {
@@ -96,7 +97,7 @@ static crumb_status gemv_row(suite_state *s, const char *model, const gemv_targe
         row.ratio = kernels_turns_median(&turns, way, TURNS_READ_SHARE);
         snprintf(row.note, sizeof row.note, "%s", divided);
         if (p.group) snprintf(row.note, sizeof row.note, "scales per %u, %s", p.group, divided);
-        if (!large) snprintf(row.note, sizeof row.note, "not judged: 4 MB or less");
+        if (!large) snprintf(row.note, sizeof row.note, "%s", not_judged);
         if (large && row.wanted <= 0) snprintf(row.note, sizeof row.note, "judged by its weights per second, below");
         status = suite_row_add(s, &row, err);
     }
@@ -115,13 +116,15 @@ static crumb_status gemv_tiers(suite_state *s, const char *model, const gemv_tar
     return CRUMB_OK;
 }
 
+static const char dense_ternary[] = "ternary at 1.6 bits";
+
 /* Ternary codes packed into fewer bits than two, against the kernel of two. */
 static crumb_status ternary_row(suite_state *s, const char *model, kernels_shape shape, crumb_error *err) {
     const crumb_kernel_problem p = suite_problem(s, "1.58", 0, shape);
     const size_t two_bits = pick_in(s, &p, s->tier, "tile"), dense = pick_in(s, &p, s->tier, "index");
     suite_row row = {.section = "gemv", .unit = "Gweights/s", .wanted = 1.15, .factor = true};
     kernels_turns turns = {0};
-    snprintf(row.what, sizeof row.what, "%s %u x %u, ternary at 1.6 bits", model, shape.m, shape.k);
+    snprintf(row.what, sizeof row.what, "%s %u x %u, %s", model, shape.m, shape.k, dense_ternary);
     if (dense == SIZE_MAX || two_bits == SIZE_MAX) return suite_skip(s, &row, "no kernel", err);
     crumb_status status = suite_turns(s, &p, dense, two_bits, s->rounds, &turns, err);
     if (status == CRUMB_OK) {
@@ -138,18 +141,32 @@ static crumb_status ternary_row(suite_state *s, const char *model, kernels_shape
     return status;
 }
 
+static bool is_timed(const gemv_case *c, const char *format, kernels_shape shape) {
+    return c->all || code_bytes(format, shape) > LEAST_BYTES;
+}
+
+/* A matrix that is not timed, so that none of the model's is missing. */
+static crumb_status small_row(suite_state *s, const char *model, const char *weights, kernels_shape shape,
+                              crumb_error *err) {
+    suite_row row = {.section = "gemv", .unit = "GB/s"};
+    snprintf(row.what, sizeof row.what, "%s %u x %u, %s", model, shape.m, shape.k, weights);
+    return suite_skip(s, &row, not_judged, err);
+}
+
 static crumb_status gemv_model(suite_state *s, const gemv_case *c, crumb_error *err) {
+    char name[16];
     for (size_t t = 0; t < sizeof gemv_targets / sizeof gemv_targets[0]; t++) {
         const gemv_target *target = &gemv_targets[t];
         if (!suite_wants_format(s, target->format) || !suite_case(s, "gemv/%s/%s", c->model, target->format)) continue;
         for (size_t i = 0; i < c->n_shapes; i++)
-            if (c->all || code_bytes(target->format, c->shapes[i]) > LEAST_BYTES)
-                CRUMB_TRY(gemv_tiers(s, c->model, target, c->shapes[i], err));
+            CRUMB_TRY(is_timed(c, target->format, c->shapes[i])
+                          ? gemv_tiers(s, c->model, target, c->shapes[i], err)
+                          : small_row(s, c->model, suite_weights_name(target->format, name), c->shapes[i], err));
     }
     if (!suite_wants_format(s, "1.58") || !suite_case(s, "gemv/%s/1.6", c->model)) return CRUMB_OK;
     for (size_t i = 0; i < c->n_shapes; i++)
-        if (c->all || code_bytes("1.58", c->shapes[i]) > LEAST_BYTES)
-            CRUMB_TRY(ternary_row(s, c->model, c->shapes[i], err));
+        CRUMB_TRY(is_timed(c, "1.58", c->shapes[i]) ? ternary_row(s, c->model, c->shapes[i], err)
+                                                    : small_row(s, c->model, dense_ternary, c->shapes[i], err));
     return CRUMB_OK;
 }
 
