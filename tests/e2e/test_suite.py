@@ -156,6 +156,18 @@ class Suite(CommandTest):
         self.assertEqual(rows[3]["bytes"], 2 * rows[0]["bytes"])
         self.assertLess(rows[1]["bytes"], 0.6 * rows[0]["bytes"])
 
+    def test_quality(self):
+        """What an 8-bit cache costs has rows; the tests that they name are there, and the command works."""
+        rows = self.rows("--filter", "quality")
+        self.assertEqual([(row["section"], row["ratio"], row["measured"], row["wanted"]) for row in rows], 2 * [("quality", None, None, 0.999)])
+        with open(os.path.join(SOURCE, "tests", "model", "CMakeLists.txt"), encoding="utf-8") as f:
+            text = f.read()
+        types = re.search(r"foreach\(type ([^)]*)\)\n  crumb_llama_test\(perplexity smollm2-\${type} --kv8-chunks", text)[1].split()
+        self.assertEqual([re.search(r"ctest -R llama_perplexity_smollm2-(\w+);", row["note"])[1] for row in rows], types)
+        command = re.search(r"crumb (perplexity .* --kv-cache q8), and f16$", rows[0]["note"])[1]
+        arguments = [{"FILE": MODEL, "TEXT": os.path.join(SOURCE, "README.md")}.get(word, word) for word in command.split()]
+        self.assertIn("Final estimate: PPL = ", self.succeeds(*arguments, "-c", "64", "--chunks", "1").stdout)
+
     def test_peers(self):
         """Targets beside other programs have rows, which say what measures them."""
         rows = self.rows("--filter", "peers")

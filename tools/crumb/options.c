@@ -165,7 +165,7 @@ const cli_option cli_option_table[] = {
     {"--filter", CLI_TEXT, "TEXT", AT(kernel_filter), .commands = CLI_BENCH,
      .help = "with --suite: only cases with this in their name: threads, near/BITS, few/BITS/ROWS, gemv/SHAPE/BITS, "
              "gemm/BITS/GROUP, tuned, layer/SHAPE/BITS, model/NAME, paper/SHAPE, depth/TOKENS, "
-             "peers/NAME"},
+             "quality/kv-q8, peers/NAME"},
     {"--bits", CLI_TEXTS, "FORMAT,...", AT(kernel_bits), .commands = CLI_BENCH,
      .help = "with --suite: only weights of these formats: 1, 1.58 (ternary), 2, 3, 4, 5, 6, 8, mxfp4, iq4_nl"},
     {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_BENCH,

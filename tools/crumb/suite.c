@@ -8,8 +8,8 @@
 
 /* The quick ones first. */
 static crumb_status (*const sections[])(suite_state *s, crumb_error *err) = {
-    suite_threads, suite_near,   suite_gemv,  suite_few,   suite_gemm, suite_tuned,
-    suite_layer,   suite_models, suite_paper, suite_depth, suite_peers};
+    suite_threads, suite_near,   suite_gemv,  suite_few,   suite_gemm,    suite_tuned,
+    suite_layer,   suite_models, suite_paper, suite_depth, suite_quality, suite_peers};
 enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
 
 bool suite_case(suite_state *s, const char *format, ...) {

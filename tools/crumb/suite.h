@@ -1,6 +1,6 @@
 /* crumb bench --suite: the project's targets, a row each. What a row measures is divided by what the machine, or the
  * other kernel, did in the same rounds. Sections fill rows (suite_near.c, suite_gemv.c, suite_gemm.c,
- * suite_tuned.c, suite_models.c, suite_peers.c), suite_output.c prints them. */
+ * suite_tuned.c, suite_models.c, suite_quality.c, suite_peers.c), suite_output.c prints them. */
 #ifndef CRUMB_TOOLS_SUITE_H
 #define CRUMB_TOOLS_SUITE_H
 
@@ -57,6 +57,8 @@ crumb_status suite_few(suite_state *s, crumb_error *err);
 /* ... in suite_tuned.c ... */
 crumb_status suite_tuned(suite_state *s, crumb_error *err);
 void suite_describe_tuning(suite_state *s); /* fills s->tuning */
+/* ... in suite_quality.c ... */
+crumb_status suite_quality(suite_state *s, crumb_error *err);
 /* ... in suite_peers.c ... */
 crumb_status suite_peers(suite_state *s, crumb_error *err);
 /* ... and in suite_models.c. */
