@@ -152,6 +152,14 @@ class Kernels(CommandTest):
         self.assertRegex(text, r"\n\w+_u2_i8\w*( +[\d.]+){9} ")
         self.assertRegex(text, r"kernel +us +prep us +KB +GB/s +memory +% read +GOPS +peak +% peak +gamma +error +in all +limit\n")
 
+    def test_perf_blames_no_memory_for_what_caches_deliver(self):
+        """Half a MB of 8 bits, which L2 delivers faster than memory does."""
+        if not any(row["runs_here"] for row in self.listed("--filter", "gemv_u8_i8__avx2")):
+            self.skipTest("the processor has no AVX2")
+        run = ["kernels", "perf", "--bits", "8", "--shape", "256x2048x1", "--rounds", "5", "-t", "1", "--filter", "gemv_u8_i8__a"]
+        for row in json.loads(self.succeeds(*run, "--json").stdout)["results"]:
+            self.assertIn(row["limit"], ("int8 port", "port", "latency"), row)
+
     def test_perf_prints_errors_against_full_precision(self):
         """T-MAC's Table 3: its own steps, and 8-bit activations beside them. What is exact in integers errs alike. In all
         there is what rounding Gaussian weights costs, 0.12 and 0.0085; of 256 results a third more or less."""

@@ -31,10 +31,10 @@ typedef struct perf_result {
     uint64_t n_bytes;
 } perf_result;
 
-/* Which unit is full. Weights that come from a cache say nothing of memory. */
-static const char *limit_of(const perf_result *r) {
+/* Which unit is full. Weights that come from a cache, as they do where they are warm, say nothing of memory. */
+static const char *limit_of(const perf_result *r, bool cold) {
     enum { FEW_LAUNCHES = 3 };
-    if (r->measure[TURNS_READ_SHARE] >= 0.85) return "bandwidth";
+    if (cold && r->measure[TURNS_READ_SHARE] >= 0.85) return "bandwidth";
     if (r->measure[TURNS_PEAK_SHARE] >= 0.80)                              /* what is wanted of many rows */
         return r->measure[TURNS_NEAR_SHARE] > 0 ? "int8 port" : "compute"; /* a GPU's weights are never near */
     if (r->measure[TURNS_NEAR_SHARE] >= 0.85) return "port";               /* another one */
@@ -47,7 +47,7 @@ static perf_result result_of(const kernels_turns *t, size_t series) {
     for (int i = 0; i < TURNS_N_MEASURES; i++) r.measure[i] = kernels_turns_median(t, series, (turns_measure)i);
     r.gb_s = (double)r.n_bytes / r.measure[TURNS_NS];
     r.gops = kernels_turns_gops(t, series);
-    r.limit = limit_of(&r);
+    r.limit = limit_of(&r, t->cold);
     return r;
 }
 
