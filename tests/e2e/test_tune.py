@@ -289,6 +289,11 @@ class Tune(CommandTest):
         self.assertRegex(done.stderr, r"damaged-1, whose rows can be got back: sqlite3 .* \.dump")
         self.assertTrue(os.path.exists(self.database + ".damaged-1"))
 
+    def test_problems_that_there_is_no_time_left_for(self):
+        """Whose part of the time is over before they begin."""
+        done = self.tune("--bits", "2", "--shape", "8192x2048x1,2048x8192x1,2048x2048x1", "-t", "1", "--op", "gemv", "--budget", "0.001s", "--json")
+        self.assertEqual([r["measured"] for r in map(json.loads, done.stdout.splitlines())], [0, 0, 0])
+
     def test_nothing_to_choose_from(self):
         self.fails(1, "tune", *SHAPE, "--kernel", "no_such_kernel", "--tuning", self.database, says="named 'no_such_kernel'")
         self.fails(1, "tune", *SHAPE, "--target", "cpu:scalar", "--tuning", self.database, says="nothing is to choose from")

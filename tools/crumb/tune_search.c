@@ -327,6 +327,7 @@ crumb_status tune_search(const kernels_choice *choice, const crumb_kernel_proble
                .began_ns = crumb_now_ns(),
                .outcome = outcome};
     *outcome = (tune_outcome){0};
+    if (t.deadline_ns < t.began_ns) t.deadline_ns = t.began_ns; /* past already: no time is left, not all time */
     CRUMB_TRY(choice->suite->bench_create(choice->machine, problem, &t.bench, err));
     make_key(&t);
     tune_samples_init(problem, t.key.n_threads > 0, &t.samples);
