@@ -294,6 +294,15 @@ class Tune(CommandTest):
         done = self.tune("--bits", "2", "--shape", "8192x2048x1,2048x8192x1,2048x2048x1", "-t", "1", "--op", "gemv", "--budget", "0.001s", "--json")
         self.assertEqual([r["measured"] for r in map(json.loads, done.stdout.splitlines())], [0, 0, 0])
 
+    def test_help_says_what_is_tuned_without_a_model(self):
+        done = self.tune("--bits", "2", "-t", "1", "--budget", "0.001s", "--json")
+        shapes = [(r["m"], r["k"], r["n"]) for r in map(json.loads, done.stdout.splitlines())]
+        self.assertEqual(shapes, [(m, k, n) for n in (1, 512) for m, k in ((8192, 2048), (2048, 8192))])
+        text = " ".join(self.succeeds("tune", "--help").stdout.split())
+        self.assertIn("by default 8192x2048 and 2048x8192, each with 1 and 512 rows", text)
+        self.assertIn("four large shapes in every format", text)
+        self.assertNotIn("part of crumb", text)
+
     def test_nothing_to_choose_from(self):
         self.fails(1, "tune", *SHAPE, "--kernel", "no_such_kernel", "--tuning", self.database, says="named 'no_such_kernel'")
         self.fails(1, "tune", *SHAPE, "--target", "cpu:scalar", "--tuning", self.database, says="nothing is to choose from")

@@ -11,9 +11,12 @@
 const cli_option cli_option_table[] = {
     /* ---- model and machine ---- */
     {"-m --model", CLI_TEXT, "FILE", AT(model),
-     .commands = CLI_RUN | CLI_PERPLEXITY | CLI_INSPECT | CLI_TOKENIZE | CLI_TUNE | CLI_PLAN,
+     .commands = CLI_RUN | CLI_PERPLEXITY | CLI_INSPECT | CLI_TOKENIZE | CLI_PLAN,
      .help = "GGUF file (the first part of a split one), or a folder as transformers writes it; may also stand as a "
              "plain argument; without one, the model that is part of crumb"},
+    {"-m --model", CLI_TEXT, "FILE", AT(model), .commands = CLI_TUNE,
+     .help = "tune for the layers of this model: a GGUF file, or a folder as transformers writes it; without one, for "
+             "those that --shape, --bits and --group name, by default large ones in every format"},
     {"-m --model", CLI_TEXT, "FILE", AT(model), .commands = CLI_CONVERT | CLI_QUANTIZE,
      .help = "the model that is read: a GGUF file, or a folder as transformers writes it (config.json, safetensors, "
              "tokenizer.json); may also stand as a plain argument"},
@@ -218,7 +221,8 @@ const cli_option cli_option_table[] = {
      .help = "shapes of the layer: outputs x inputs x rows of activations; of attention: positions before x columns of "
              "all heads x rows"},
     {"--shape", CLI_TEXTS, "MxKxN,...", AT(kernel_shapes), .commands = CLI_TUNE,
-     .help = "shapes of the layer: outputs x inputs x rows of activations"},
+     .help = "without -m: shapes of the layer, outputs x inputs x rows of activations; by default 8192x2048 and "
+             "2048x8192, each with 1 and 512 rows"},
     {"--target", CLI_TEXT, "TIER", AT(target), .commands = CLI_KERNELS,
      .help =
          "only kernels of this tier, and for support what its plans take: cpu:scalar, cpu:avx2, cpu:avxvnni, "

@@ -55,7 +55,9 @@ const cli_subcommand cli_subcommands[] = {
     {"tune", CLI_TUNE, "[run|show|export|import FILE|prune] [options]", "find the fastest settings of the kernels here",
      "Times the settings of the kernels on this machine, for the shapes of a model (-m, each with 1, 4, 16 and 512 "
      "rows of activations) or for those that are given, and keeps what it measures in a database that every later "
-     "run reads. Each candidate is checked for correctness first; settings that come to the same program for a shape "
+     "run reads. With neither it goes through four large shapes in every format, which share the --budget, so that "
+     "each has little of it: better name what is to be run, by -m, or what is of interest, by --bits, --shape or "
+     "--kernel. Each candidate is checked for correctness first; settings that come to the same program for a shape "
      "are one candidate. On the CPU they are rows of weights read at once, lines taken at once, how far ahead they "
      "are fetched, sizes of blocks and of the chunks that threads take, and how many threads compute: a small matrix "
      "may be faster with a few of them. Of small problems there are fewer than a hundred candidates: their blocks "
