@@ -89,6 +89,7 @@ class Parsing(CommandTest):
         self.fails(2, "run", "-n", "99999999999999999999", says="whole number")
         self.fails(2, "run", "-t", "-1", says="out of range")
         self.fails(2, "run", "--top-p", "1.5", says="out of range")
+        self.fails(2, "kernels", "list", "--op", "x", says="|top|place|gather); see 'crumb kernels --help'")
         self.fails(2, "run", "--temp", "nan", says="not a number")
         self.fails(2, "run", "--activation", "flat", says="auto|float|row|group")
         self.fails(2, "run", "--cpu-kind", "x", says="auto|p|e|all")

@@ -172,10 +172,11 @@ static void clear_list(const cli_option *o, cli_options *out) {
 }
 
 static int complain(const parser *p, const cli_option *o, const char *name, const char *text, const char *problem) {
-    char range[80] = "";
+    char range[64] = "";
+    const bool choice = strcmp(problem, "is not a choice") == 0; /* the choices have any length */
     if (strcmp(problem, "is out of range") == 0) snprintf(range, sizeof range, " (%.15g to %.15g)", o->min, o->max);
-    if (strcmp(problem, "is not a choice") == 0) snprintf(range, sizeof range, " (choose %s)", o->value);
-    cli_error("%s: '%s' %s%s; see 'crumb %s --help'", name, text, problem, range, p->subcommand);
+    cli_error("%s: '%s' %s%s%s%s%s; see 'crumb %s --help'", name, text, problem, range, choice ? " (choose " : "",
+              choice ? o->value : "", choice ? ")" : "", p->subcommand);
     return CLI_EXIT_USAGE;
 }
 
