@@ -102,6 +102,8 @@ class Kernels(CommandTest):
         values = [json.loads(self.succeeds(*one, "--form", form).stdout)["kernels"][0]["values"] for form in "056"]
         self.assertEqual((values[0], values[1] > 0, values[2] > 0), (values[1] + values[2], True, True))
         self.fails(1, *one, "--form", "7", says="no kernel was tested")
+        for form in "99", "1000":
+            self.fails(2, *one, "--form", form, says=f"--form {form}: there are forms 1 to ")
         names = {row["name"] for row in self.listed("--op", "attention")}
         self.assertIn("attention_q8__avx512ymm", names)
         run = ["kernels", "perf", "--op", "attention", "--filter", "q8__ref", "--shape", "300x256x5", "--rounds", "1", "-t", "1"]

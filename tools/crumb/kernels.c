@@ -6,6 +6,7 @@
 #include "host/engine/machine.h"
 #include "host/engine/modules.h"
 #include "tools/crumb/json_util.h"
+#include "tools/crumb/kernels_scene.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -128,10 +129,19 @@ void kernels_machine_flags(const kernels_choice *c, char out[KERNELS_FLAGS_BYTES
     snprintf(out, KERNELS_FLAGS_BYTES, "%s%s%s", gpu, target, threads);
 }
 
+/* A number that no form of problem has, of low-bit products or of ops in plans, would select nothing. */
+static crumb_status check_form(const cli_options *options, crumb_error *err) {
+    const size_t n = kernels_n_forms > KERNELS_N_SCALES ? kernels_n_forms : KERNELS_N_SCALES;
+    if ((uint64_t)options->kernel_form <= n) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_ARGUMENT, "--form %lld: there are forms 1 to %zu, and 0 for all",
+                      (long long)options->kernel_form, n);
+}
+
 crumb_status kernels_choose(const cli_options *options, int n_threads, const kernels_shape *standard_shapes,
                             size_t n_standard_shapes, const uint32_t *standard_groups, size_t n_standard_groups,
                             kernels_choice *out, crumb_error *err) {
     *out = (kernels_choice){.options = options};
+    CRUMB_TRY(check_form(options, err));
     CRUMB_TRY(choose_formats(out, err));
     for (size_t i = 0; i < options->kernel_shapes.n; i++)
         CRUMB_TRY(parse_shape(options->kernel_shapes.value[i], &out->shapes[out->n_shapes++], err));

@@ -244,7 +244,7 @@ const cli_option cli_option_table[] = {
      .help = "times that each measurement is repeated, in turns with the others; medians are printed"},
     {"--seed", CLI_INT, "N", AT(kernel_seed), "-1", RANGE(-1, UINT32_MAX), CLI_KERNELS,
      .help = "test: the random data; -1: new ones, whose seed is printed"},
-    {"--form", CLI_INT, "N", AT(kernel_form), "0", RANGE(0, 255), CLI_KERNELS,
+    {"--form", CLI_INT, "N", AT(kernel_form), "0", RANGE(0, UINT32_MAX), CLI_KERNELS,
      .help =
          "test: only this form of problem, by the number that it prints where it fails; of low-bit products 1: scales "
          "in f16, 2: in f32, 3: in two levels, 4 to 6: the same with mins; 0: all"},
