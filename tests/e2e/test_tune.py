@@ -199,7 +199,7 @@ class Tune(CommandTest):
         path = os.path.join(self.folder.name, "lines")
         with open(path, "w", encoding="utf-8") as f:
             f.write(lines)
-        other = os.path.join(self.folder.name, "other", "tuning.sqlite")
+        other = os.path.join(self.folder.name, "other.sqlite")
         n = len(lines.splitlines())
         self.assertEqual(self.succeeds("tune", "import", path, "--tuning", other).stdout, f"{n} measurements imported\n")
         imported = [json.loads(line) for line in self.succeeds("tune", "export", "--tuning", other).stdout.splitlines()]
@@ -330,6 +330,17 @@ class Tune(CommandTest):
             done = self.succeeds("tune", action, "--tuning", "none", **here)
             self.assertEqual((done.stdout, done.stderr), ("", "crumb: --tuning none: nothing is looked up\n"))
         self.assertEqual(os.listdir(self.folder.name), [])
+
+    def test_folders_are_made_for_the_users_own_database_alone(self):
+        some = [*SHAPE, "--op", "gemv", "--fraction", "0.01", "--budget", "0.001s"]
+        missing = os.path.join(self.folder.name, "missing", "too")
+        for action in some, ["import", os.path.join(SOURCE, "LICENSE")], ["prune"]:
+            self.fails(1, "tune", *action, "--tuning", os.path.join(missing, "x.db"), says=f": there is no folder {missing}: make it")
+        self.assertEqual(os.listdir(self.folder.name), [])
+        self.succeeds("tune", *some, "--tuning", "x.db", cwd=self.folder.name)
+        self.succeeds("tune", *some, env={"XDG_DATA_HOME": missing})
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["missing", "x.db"])
+        self.assertEqual(os.listdir(os.path.join(missing, "crumb")), ["tuning.sqlite"])
 
     def test_bad_arguments(self):
         for budget in ("0", "ten", "5x", "5mm", "-3s"):

@@ -1,6 +1,7 @@
 /* crumb tune: finds the fastest settings of the kernels for this machine, and keeps them in a database. */
 #include "tools/crumb/tune.h"
 
+#include "host/base/file.h"
 #include "host/base/thread.h"
 #include "host/engine/engine.h"
 #include "tools/crumb/json_util.h"
@@ -105,9 +106,22 @@ const char *tune_database_path(const cli_options *options, char standard[TUNE_PA
     return crumb_tuning_path(standard, TUNE_PATH_BYTES) ? standard : NULL;
 }
 
+/* A file that the user names lies in a folder of theirs: one that is not there is a slip, and is not made. */
+static crumb_status check_folder(const char *path, crumb_error *err) {
+    char folder[TUNE_PATH_BYTES];
+    const char *end = strrchr(path, '/');
+    const int n = end && end != path ? (int)(end - path) : 0;
+    if (n == 0 || n >= TUNE_PATH_BYTES) return CRUMB_OK; /* too long a name is refused where it is opened */
+    snprintf(folder, sizeof folder, "%.*s", n, path);
+    if (crumb_folder_exists(folder)) return CRUMB_OK;
+    return crumb_fail(err, CRUMB_ERR_IO, "--tuning %s: there is no folder %s: make it, or give another file", path,
+                      folder);
+}
+
 crumb_status tune_check_database(const cli_options *options, crumb_error *err) {
     char standard[TUNE_PATH_BYTES];
-    if (tune_database_path(options, standard)) return CRUMB_OK;
+    const char *path = tune_database_path(options, standard);
+    if (path) return options->tuning ? check_folder(path, err) : CRUMB_OK; /* the user's own is made */
     if (options->tuning)
         return crumb_fail(err, CRUMB_ERR_ARGUMENT,
                           "--tuning none: there is no database to change; give a file, or leave it to crumb");
