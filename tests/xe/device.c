@@ -86,22 +86,31 @@ int crumb_xe_run_tests(crumb_xe_device *d, const struct CMUnitTest *tests, size_
 
 /* ---- programs ----------------------------------------------------------------------------------------------- */
 
+enum { KEPT_PROGRAMS = 16 };
+
 typedef struct program {
     char *key;
     cl_program program;
     struct program *next;
 } program;
-static program *programs;
+static program *programs; /* the newest first */
 static cl_program builtins;
 
-void crumb_xe_close(crumb_xe_device *d) {
-    for (program *p = programs, *next; p; p = next) {
+/* All but the n newest. */
+static void forget_programs(size_t n) {
+    program **end = &programs;
+    while (n-- > 0 && *end) end = &(*end)->next;
+    for (program *p = *end, *next; p; p = next) {
         next = p->next;
         clReleaseProgram(p->program);
         free(p->key);
         free(p);
     }
-    programs = NULL;
+    *end = NULL;
+}
+
+void crumb_xe_close(crumb_xe_device *d) {
+    forget_programs(0);
     if (builtins) clReleaseProgram(builtins);
     builtins = NULL;
     if (d->queue) clReleaseCommandQueue(d->queue);
@@ -201,6 +210,7 @@ cl_kernel crumb_xe_kernel(crumb_xe_device *d, const char *file, const char *opti
         assert_non_null(p);
         *p = (program){strdup(key), build(d, file, all, matrix, key), programs};
         programs = p;
+        forget_programs(KEPT_PROGRAMS); /* one of Intel's runtime takes megabytes, and there are thousands of them */
     }
     cl_kernel kernel = clCreateKernel(p->program, entry, &status);
     check(status, entry);
