@@ -33,9 +33,28 @@ SIMD_INLINE uint32_t f16_vectors(uint32_t rows, uint32_t left) {
     default: break;                                                                                                    \
     }
 
-/* Scores of `rows` queries against the keys of vectors first .. first + vectors - 1. */
+/* What is fetched from L2 into L1 so far ahead: bytes of each block of keys, and rows of values. */
+enum { F16_NEAR_BYTES = 512, F16_NEAR_ROWS = 4 };
+
+/* acc[r][v] += products of `dims` dimensions, from d on. */
+SIMD_INLINE void f16_scores_dims(const uint32_t rows, const uint32_t vectors, const uint32_t dims, uint32_t d,
+                                 const float *q, uint32_t head_dim, const uint16_t *const *k,
+                                 vflt acc[ATTENTION_ROWS][ATTENTION_VECTORS]) {
+    UNROLLED for (uint32_t i = 0; i < dims; i++) {
+        vflt x[ATTENTION_VECTORS];
+        UNROLLED for (uint32_t v = 0; v < vectors; v++) x[v] = v_load_f16(k[v] + (size_t)(d + i) * CRUMB_KEY_BLOCK);
+        UNROLLED for (uint32_t r = 0; r < rows; r++) {
+            const vflt weight = v_broadcast_f32(q[(size_t)r * head_dim + d + i]);
+            UNROLLED for (uint32_t v = 0; v < vectors; v++) acc[r][v] = v_fma_f32(weight, x[v], acc[r][v]);
+        }
+    }
+}
+
+/* Scores of `rows` queries against the keys of vectors first .. first + vectors - 1: two dimensions of a block are a
+ * line. */
 SIMD_INLINE void f16_scores_tile(const uint32_t rows, const uint32_t vectors, uint32_t first, const float *q,
                                  uint32_t head_dim, const uint16_t *blocks, const char *ahead, float *s) {
+    enum { DIMS = 2, BLOCK_VECTORS = CRUMB_KEY_BLOCK / SIMD_LANES };
     vflt acc[ATTENTION_ROWS][ATTENTION_VECTORS];
     const uint16_t *k[ATTENTION_VECTORS];
     UNROLLED for (uint32_t v = 0; v < vectors; v++) {
@@ -43,15 +62,15 @@ SIMD_INLINE void f16_scores_tile(const uint32_t rows, const uint32_t vectors, ui
         k[v] = blocks + (size_t)(key / CRUMB_KEY_BLOCK) * head_dim * CRUMB_KEY_BLOCK + key % CRUMB_KEY_BLOCK;
         UNROLLED for (uint32_t r = 0; r < rows; r++) acc[r][v] = v_zero_f32();
     }
-    for (uint32_t d = 0; d < head_dim; d++) {
-        vflt x[ATTENTION_VECTORS];
-        fetch(ahead + (size_t)d * 2 * SIMD_LANES * vectors, 2 * SIMD_LANES * vectors);
-        UNROLLED for (uint32_t v = 0; v < vectors; v++) x[v] = v_load_f16(k[v] + (size_t)d * CRUMB_KEY_BLOCK);
-        UNROLLED for (uint32_t r = 0; r < rows; r++) {
-            const vflt weight = v_broadcast_f32(q[(size_t)r * head_dim + d]);
-            UNROLLED for (uint32_t v = 0; v < vectors; v++) acc[r][v] = v_fma_f32(weight, x[v], acc[r][v]);
-        }
+    const uint32_t bytes = 2 * DIMS * SIMD_LANES * vectors;
+    uint32_t d = 0;
+    for (; d + DIMS <= head_dim; d += DIMS, ahead += bytes) {
+        fetch(ahead, bytes);
+        UNROLLED for (uint32_t v = 0; v < vectors; v += BLOCK_VECTORS)
+            fetch_near((const char *)(k[v] + (size_t)d * CRUMB_KEY_BLOCK) + F16_NEAR_BYTES, 64);
+        f16_scores_dims(rows, vectors, DIMS, d, q, head_dim, k, acc);
     }
+    if (d < head_dim) f16_scores_dims(rows, vectors, 1, d, q, head_dim, k, acc);
     UNROLLED for (uint32_t r = 0; r < rows; r++) {
         UNROLLED for (uint32_t v = 0; v < vectors; v++)
             v_store_f32(s + (size_t)r * CRUMB_ATTENTION_CHUNK + SIMD_LANES * (first + v), acc[r][v]);
@@ -88,6 +107,7 @@ SIMD_INLINE void f16_values_tile(const uint32_t rows, const uint32_t vectors, co
     for (uint32_t j = 0; j < n_common; j++) {
         vflt x[ATTENTION_VECTORS];
         fetch(ahead + (size_t)j * 2 * SIMD_LANES * vectors, 2 * SIMD_LANES * vectors);
+        fetch_near((const char *)(v + (size_t)(j + F16_NEAR_ROWS) * head_dim), 2 * SIMD_LANES * vectors);
         UNROLLED for (uint32_t i = 0; i < vectors; i++) x[i] = v_load_f16(v + (size_t)j * head_dim + SIMD_LANES * i);
         UNROLLED for (uint32_t r = 0; r < rows; r++) {
             const vflt weight = v_broadcast_f32(p[(size_t)r * CRUMB_ATTENTION_CHUNK + j]);

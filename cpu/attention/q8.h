@@ -16,6 +16,9 @@ enum { GROUP_BYTES = BLOCK * (GROUP + 2) };
 /* Steps that go on side by side for n sums: where an instruction multiplies and adds, the next one for the same sum
  * waits for it, so that 8 or more sums are wanted. Widths are multiples of 8, and so pairs of 4. */
 enum { MOST_SIDE_BY_SIDE = 4 };
+
+/* So many bytes of each block of keys ahead of what is read, lines are fetched from L2 into L1. */
+enum { Q8_NEAR_BYTES = 512 };
 SIMD_INLINE uint32_t side_by_side(uint32_t n) {
     uint32_t steps = DOT2_LATENCY == 1 ? 1 : MOST_SIDE_BY_SIDE;
     while (steps > 1 && n * steps > 12) steps /= 2;
@@ -52,14 +55,17 @@ SIMD_INLINE void q8_scores_steps(const uint32_t rows, const uint32_t vectors, co
 SIMD_INLINE void q8_scores_group(const uint32_t rows, const uint32_t vectors, const char *queries, size_t query_bytes,
                                  const int8_t *const *codes, uint32_t n_pairs, const uint16_t *const *scales,
                                  const char *ahead, vflt sum[ATTENTION_ROWS][KEY_VECTORS]) {
-    const uint32_t bytes = GROUP_BYTES * vectors / BLOCK_VECTORS;
+    const uint32_t pair_bytes = 2 * BLOCK * vectors / BLOCK_VECTORS, bytes = GROUP_BYTES * vectors / BLOCK_VECTORS;
     const uint32_t steps = side_by_side(rows * vectors);
     vint acc[ATTENTION_ROWS][KEY_VECTORS * MOST_SIDE_BY_SIDE];
     UNROLLED for (uint32_t r = 0; r < rows; r++) {
         UNROLLED for (uint32_t i = 0; i < steps * vectors; i++) acc[r][i] = v_zero();
     }
+    fetch(ahead + GROUP / 2 * pair_bytes, bytes - GROUP / 2 * pair_bytes);
     ROLLED for (uint32_t pair = 0; pair < n_pairs; pair += steps) {
-        fetch_part(ahead, bytes, pair, steps, GROUP / 2);
+        fetch(ahead + (size_t)pair * pair_bytes, steps * pair_bytes);
+        UNROLLED for (uint32_t v = 0; v < vectors; v += BLOCK_VECTORS)
+            fetch_near((const char *)codes[v] + (size_t)pair * 2 * BLOCK + Q8_NEAR_BYTES, steps * 2 * BLOCK);
         q8_scores_steps(rows, vectors, steps, codes, (size_t)pair * 2 * BLOCK, queries + (size_t)4 * pair, query_bytes,
                         acc);
     }
@@ -192,14 +198,16 @@ SIMD_INLINE void q8_values_steps(const uint32_t rows, const uint32_t vectors, co
 SIMD_INLINE void q8_values_tile(const uint32_t rows, const uint32_t vectors, const bool half, const int16_t *weights,
                                 const float *scales, uint32_t n_blocks, const int8_t *codes, size_t block_bytes,
                                 uint32_t width, const char *ahead, float *out) {
-    const uint32_t steps = side_by_side(rows * vectors), bytes = GROUP_BYTES / GROUP * SIMD_LANES * vectors;
+    const uint32_t steps = side_by_side(rows * vectors), pair_bytes = 2 * SIMD_LANES * vectors;
+    const uint32_t bytes = GROUP_BYTES / GROUP * SIMD_LANES * vectors;
     vint acc[ATTENTION_ROWS][ATTENTION_VECTORS * MOST_SIDE_BY_SIDE];
     UNROLLED for (uint32_t r = 0; r < rows; r++) {
         UNROLLED for (uint32_t i = 0; i < vectors * steps; i++) acc[r][i] = v_zero();
     }
     for (uint32_t b = 0; b < n_blocks; b++, codes += block_bytes, weights += BLOCK, ahead += bytes) {
+        fetch(ahead + BLOCK / 2 * pair_bytes, bytes - BLOCK / 2 * pair_bytes);
         ROLLED for (uint32_t pair = 0; pair < BLOCK / 2; pair += steps) {
-            fetch_part(ahead, bytes, pair, steps, BLOCK / 2);
+            fetch(ahead + (size_t)pair * pair_bytes, steps * pair_bytes);
             q8_values_steps(rows, vectors, steps, half, weights + (size_t)2 * pair, codes + (size_t)pair * width * 2,
                             width, acc);
         }

@@ -21,9 +21,9 @@ SIMD_INLINE void fetch(const char *p, const uint32_t bytes) {
     UNROLLED for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch(p + i, _MM_HINT_T1);
 }
 
-/* The lines of bytes * [at, at + n) / of: spread over a loop, they do not wait for each other. */
-SIMD_INLINE void fetch_part(const char *p, const uint32_t bytes, uint32_t at, const uint32_t n, const uint32_t of) {
-    fetch(p + bytes * at / of, bytes * n / of);
+/* The same into L1, for what lies in L2 and is read in a moment. */
+SIMD_INLINE void fetch_near(const char *p, const uint32_t bytes) {
+    UNROLLED for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch(p + i, _MM_HINT_T0);
 }
 
 SIMD_INLINE uint32_t tile_rows(uint32_t left) {
