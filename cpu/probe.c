@@ -194,6 +194,11 @@ crumb_pool *crumb_probe_pool(const crumb_probe *probe) {
     return probe->pool;
 }
 
+const uint8_t *crumb_probe_memory(const crumb_probe *probe, uint64_t *n_bytes) {
+    *n_bytes = probe->n_bytes;
+    return probe->data;
+}
+
 /* ---- reading ------------------------------------------------------------------------------------------------ */
 
 static void add_step(crumb_probe *probe, uint64_t n_bytes) {

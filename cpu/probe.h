@@ -18,7 +18,8 @@ crumb_status crumb_probe_create(int n_threads, const char *cpu_kind, crumb_probe
  * nothing of a part is still in a cache when its turn comes again. Fails with MEMORY where that much is not free. Once
  * it has one, nothing happens. */
 crumb_status crumb_probe_add_memory(crumb_probe *probe, crumb_error *err);
-void crumb_probe_destroy(crumb_probe *probe);           /* NULL is allowed */
+const uint8_t *crumb_probe_memory(const crumb_probe *probe, uint64_t *n_bytes); /* that buffer; NULL: it has none */
+void crumb_probe_destroy(crumb_probe *probe);                                   /* NULL is allowed */
 crumb_pool *crumb_probe_pool(const crumb_probe *probe); /* the probe's own, for what it is compared with */
 /* Bytes below which what is read again and again may come from a cache: 4 times the last-level caches that the threads
  * have. 0: unknown. */
@@ -41,6 +42,14 @@ double crumb_probe_read_steps(crumb_probe *probe, const uint64_t *step_bytes, ui
 double crumb_probe_dot(crumb_probe *probe, crumb_isa isa);
 /* GHz of the calling thread's core while all threads compute. */
 double crumb_probe_clock(crumb_probe *probe);
+/* Instructions that a core has on their way at once, of the core that has the fewest of all threads' (probe_reorder.c:
+ * rungs of 32 to 64, CRUMB_PROBE_REORDER_MOST for that and more). On Intel's cores another thread on the same core, of
+ * this system or, in a virtual machine, of another one, takes half of them away, and much of what is fetched ahead of a
+ * kernel's instructions. 0: unknown, without memory. */
+uint32_t crumb_probe_reorder(crumb_probe *probe);
+enum { CRUMB_PROBE_REORDER_MOST = 480 };
+/* From this part of the most that was ever seen on, it is whole: its rungs are up to a sixth apart. */
+#define CRUMB_REORDER_WHOLE 0.75
 /* Nanoseconds that a step of a plan with one item per thread takes beyond the items: the price of a barrier. Items that
  * a thread has taken because others were kept away are no part of it. 0 where other programs kept threads away from
  * nearly all steps: measure again. */

@@ -31,6 +31,7 @@ crumb_status crumb_suite_machine_create(const crumb_kernel_machine_params *param
 void crumb_suite_machine_destroy(crumb_kernel_machine *machine);
 int crumb_suite_machine_threads(const crumb_kernel_machine *machine);
 void crumb_suite_machine_roofs(crumb_kernel_machine *machine, size_t kernel, crumb_kernel_roofs *out);
+uint32_t crumb_suite_machine_reorder(crumb_kernel_machine *machine, uint32_t *most);
 uint64_t crumb_suite_machine_flushed(const crumb_kernel_machine *machine);
 crumb_status crumb_suite_run(crumb_kernel_machine *machine, size_t kernel, const char *knobs, crumb_trial *trial,
                              float *y, crumb_error *err);

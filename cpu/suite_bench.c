@@ -22,6 +22,7 @@ struct crumb_kernel_machine {
     crumb_probe *probe; /* its pool runs the kernels too, so that idle threads of another do not spin beside it */
     bool asked_for_memory;
     uint64_t flushed_bytes;
+    uint32_t most_reorder;
     crumb_isa isa;       /* of the plans that kernels are chosen for */
     crumb_device device; /* on the same pool */
 };
@@ -87,6 +88,13 @@ void crumb_suite_machine_roofs(crumb_kernel_machine *m, size_t kernel, crumb_ker
     *out = (crumb_kernel_roofs){.read_gb_s = crumb_probe_read(m->probe),
                                 .peak_gops = crumb_probe_dot(m->probe, isa),
                                 .clock_ghz = crumb_probe_clock(m->probe)};
+}
+
+uint32_t crumb_suite_machine_reorder(crumb_kernel_machine *m, uint32_t *most) {
+    const uint32_t now = crumb_probe_reorder(m->probe);
+    if (now > m->most_reorder) m->most_reorder = now;
+    *most = m->most_reorder;
+    return now;
 }
 
 /* ---- a problem --------------------------------------------------------------------------------------------- */

@@ -260,7 +260,13 @@ class Devices(CommandTest):
         self.assertGreater(device["clock_ghz"], 0)
         self.assertGreaterEqual(device["step_ns"], 0)
         self.assertGreater(device["call_ns"], 0)  # never at once
+        if device["reorder_window_most"]:  # not known in a sanitized build, and not for every processor
+            self.assertGreaterEqual(device["reorder_window_most"], device["reorder_window"])
+            self.assertGreaterEqual(device["reorder_window"], 48)
+            self.assertLessEqual(device["reorder_window_most"], 480)
         both = self.succeeds("devices", "--measure", "--rounds", "1", "-t", "2", env=env).stdout
+        if device["reorder_window_most"]:
+            self.assertRegex(both, r"reorder window \d+ instructions")
         self.assertRegex(both, r"2 threads: .*, a step of a plan \d+ ns, calling waiting threads \d+ ns\n")
         text = self.succeeds("devices", "--measure", "--rounds", "1", "-t", "1", env=env).stdout
         self.assertTrue(re.search(r"1 threads: read [\d.]+ GB/s, clock [\d.]+ GHz, a step of a plan \d+ ns\n", text), text)

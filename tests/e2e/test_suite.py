@@ -13,7 +13,8 @@ import unittest.mock
 from command import MODEL, SOURCE, CommandTest
 
 FIELDS = ["section", "what", "measured", "unit", "baseline_name", "baseline", "ratio", "wanted", "met", "bytes",
-          "head_type", "read_gb_s", "peak_gops", "tuning", "note", "n_threads", "rounds", "cpu_info"]
+          "head_type", "read_gb_s", "peak_gops", "alone_ratio", "alone_rounds", "tuning", "note", "n_threads", "rounds",
+          "cpu_info"]
 TINY = ["bench", "--suite", "cpu", "--rounds", "2", "-t", "1"]
 
 
@@ -23,6 +24,9 @@ class Suite(CommandTest):
         for row in rows:
             self.assertEqual(list(row), FIELDS)
             self.assertEqual((row["n_threads"], row["rounds"]), (1, 2))
+            self.assertEqual(row["alone_ratio"] is None, not row["alone_rounds"])
+            if row["alone_rounds"] == (8 if row["section"] == "near" else 2):  # all
+                self.assertEqual(row["alone_ratio"], row["ratio"])
             if row["ratio"] is None:
                 self.assertTrue(row["note"])
             if row["ratio"] is None or row["wanted"] is None:
@@ -41,6 +45,7 @@ class Suite(CommandTest):
             small = row["bytes"] < 4_100_000  # codes of more than 4 MB are judged; then there are scales
             self.assertEqual(row["wanted"] is None, small, row)
             self.assertEqual(row["baseline"], row["read_gb_s"])
+            self.assertIn(row["alone_rounds"], (None, 0, 1, 2))  # None: the reorder window is not known
         wanted = {row["what"].split(", ")[1]: row["wanted"] for row in rows if row["unit"] == "GB/s" and row["wanted"]}
         self.assertEqual(wanted["8-bit"], 0.97)
         self.assertEqual(sum("1.6 bits" in row["what"] for row in rows), 2)

@@ -14,6 +14,7 @@
 
 typedef struct measurement {
     double read_gb_s, dot_gops[CRUMB_ISA_COUNT], clock_ghz, step_ns, call_ns;
+    double reorder, most_reorder; /* the median, and the most of all rounds; 0: unknown */
     int n_threads;
 } measurement;
 
@@ -26,13 +27,15 @@ static crumb_status measure(int n_threads, size_t rounds, measurement *out, crum
         crumb_probe_destroy(probe);
         return status;
     }
-    enum { READ, CLOCK, STEP, CALL, DOT, SERIES = DOT + CRUMB_ISA_COUNT };
+    enum { READ, CLOCK, STEP, CALL, REORDER, DOT, SERIES = DOT + CRUMB_ISA_COUNT };
     double *values = calloc(SERIES * rounds, sizeof *values);
     for (size_t r = 0; values && r < rounds; r++) {
         values[READ * rounds + r] = crumb_probe_read(probe);
         values[CLOCK * rounds + r] = crumb_probe_clock(probe);
         cli_median_price(cli_sample_step, probe, 1, &values[STEP * rounds + r], NULL);
         values[CALL * rounds + r] = crumb_probe_call(probe);
+        values[REORDER * rounds + r] = crumb_probe_reorder(probe);
+        if (values[REORDER * rounds + r] > out->most_reorder) out->most_reorder = values[REORDER * rounds + r];
         for (size_t isa = 0; isa < CRUMB_ISA_COUNT; isa++)
             values[(DOT + isa) * rounds + r] = crumb_probe_dot(probe, (crumb_isa)isa);
     }
@@ -43,6 +46,7 @@ static crumb_status measure(int n_threads, size_t rounds, measurement *out, crum
     out->clock_ghz = cli_median(values + CLOCK * rounds, rounds);
     out->step_ns = cli_median(values + STEP * rounds, rounds);
     out->call_ns = cli_median(values + CALL * rounds, rounds);
+    out->reorder = cli_median(values + REORDER * rounds, rounds);
     for (size_t isa = 0; isa < CRUMB_ISA_COUNT; isa++)
         out->dot_gops[isa] = cli_median(values + (DOT + isa) * rounds, rounds);
     free(values);
@@ -206,6 +210,17 @@ static void print_cores(const crumb_topology *t) {
     if (!t->this_machine) cli_print("  these are the cores of another machine: hwloc was told to show them\n");
 }
 
+/* Of the core that has the least. */
+static void print_reorder(const measurement *m) {
+    if (m->most_reorder <= 0) return;
+    cli_print("  reorder window %.0f instructions%s", m->most_reorder,
+              m->most_reorder < CRUMB_PROBE_REORDER_MOST ? "" : " or more");
+    if (m->reorder < CRUMB_REORDER_WHOLE * m->most_reorder)
+        cli_print(", and %.0f in most rounds: another thread shares a core, here or in another virtual machine",
+                  m->reorder);
+    cli_print("\n");
+}
+
 static void print_text(const crumb_topology *t, const measurement *m) {
     char cores[64];
     crumb_topology_describe(t, cores, sizeof cores);
@@ -216,6 +231,7 @@ static void print_text(const crumb_topology *t, const measurement *m) {
     cli_print("  data caches: L1 %llu kB, L2 %llu kB, L3 %llu kB\n", (unsigned long long)(crumb_cache_bytes(1) >> 10),
               (unsigned long long)(crumb_cache_bytes(2) >> 10), (unsigned long long)(crumb_cache_bytes(3) >> 10));
     if (m) {
+        print_reorder(m);
         cli_print("  %d threads: read %.1f GB/s, clock %.2f GHz, a step of a plan %.0f ns", m->n_threads, m->read_gb_s,
                   m->clock_ghz, m->step_ns);
         if (m->n_threads > 1) cli_print(", calling waiting threads %.0f ns", m->call_ns);
@@ -258,6 +274,8 @@ static crumb_status print_json(const crumb_topology *t, const measurement *m, cr
         json_add_u64(cpu, "threads", (uint64_t)m->n_threads);
         json_add_real(cpu, "read_gb_s", m->read_gb_s);
         json_add_real(cpu, "clock_ghz", m->clock_ghz);
+        json_add_real(cpu, "reorder_window", m->reorder);
+        json_add_real(cpu, "reorder_window_most", m->most_reorder);
         json_add_real(cpu, "step_ns", m->step_ns);
         if (m->n_threads > 1) json_add_real(cpu, "call_ns", m->call_ns);
         cJSON *dot = cJSON_AddObjectToObject(cpu, "dot_gops");

@@ -1,5 +1,6 @@
 #include "tools/crumb/kernels_turns.h"
 
+#include "cpu/probe.h"
 #include "tools/crumb/cli.h"
 
 #include <stdlib.h>
@@ -51,6 +52,11 @@ static crumb_kernel_roofs halfway(const crumb_kernel_roofs *a, const crumb_kerne
                                 .launch_ns = (a->launch_ns + b->launch_ns) / 2};
 }
 
+static uint32_t reorder_window(kernels_turns *t) {
+    const crumb_kernel_suite *suite = t->choice->suite;
+    return suite->machine_reorder ? suite->machine_reorder(t->choice->machine, &t->most_reorder) : 0;
+}
+
 /* One round of one kernel. */
 static crumb_status measure(kernels_turns *t, turns_series *s, size_t round, crumb_error *err) {
     const crumb_kernel_suite *suite = t->choice->suite;
@@ -59,7 +65,9 @@ static crumb_status measure(kernels_turns *t, turns_series *s, size_t round, cru
     crumb_kernel_roofs before, after;
     suite->machine_roofs(machine, s->kernel, &before);
     const uint64_t flushed = suite->machine_flushed(machine);
+    const uint32_t before_run = reorder_window(t);
     CRUMB_TRY(suite->bench_run(t->bench, s->kernel, s->knobs, t->cold ? CRUMB_BENCH_COLD : 0, &ns, err));
+    const uint32_t after_run = reorder_window(t);
     const uint64_t cold_bytes = suite->machine_flushed(machine) - flushed;
     if (cold_bytes < s->cold_bytes) s->cold_bytes = cold_bytes;
     if (suite->bench_run_near) CRUMB_TRY(suite->bench_run_near(t->bench, s->kernel, &near_ns, &share, err));
@@ -79,6 +87,7 @@ static crumb_status measure(kernels_turns *t, turns_series *s, size_t round, cru
     v[TURNS_PEAK_GOPS * stride] = roofs.peak_gops;
     v[TURNS_CLOCK_GHZ * stride] = roofs.clock_ghz;
     v[TURNS_LAUNCH_NS * stride] = roofs.launch_ns;
+    v[TURNS_REORDER * stride] = before_run < after_run ? before_run : after_run;
     return CRUMB_OK;
 }
 
@@ -98,6 +107,21 @@ double kernels_turns_ratio(const kernels_turns *t, size_t over, size_t under, tu
     const double *a = t->series[over].values + m * t->rounds, *b = t->series[under].values + m * t->rounds;
     for (size_t i = 0; i < t->rounds; i++) t->sorted[i] = b[i] > 0 ? a[i] / b[i] : 0;
     return cli_median(t->sorted, t->rounds);
+}
+
+static bool had_core(const kernels_turns *t, size_t series, size_t round) {
+    return t->series[series].values[TURNS_REORDER * t->rounds + round] >= CRUMB_REORDER_WHOLE * t->most_reorder;
+}
+
+double kernels_turns_alone(const kernels_turns *t, size_t over, size_t under, turns_measure m, size_t *n) {
+    const double *a = t->series[over].values + m * t->rounds;
+    *n = 0;
+    for (size_t i = 0; i < t->rounds; i++) {
+        if (!had_core(t, over, i) || (under != SIZE_MAX && !had_core(t, under, i))) continue;
+        const double b = under == SIZE_MAX ? 1 : t->series[under].values[m * t->rounds + i];
+        t->sorted[(*n)++] = b > 0 ? a[i] / b : 0;
+    }
+    return *n ? cli_median(t->sorted, *n) : 0;
 }
 
 uint64_t kernels_turns_bytes(const kernels_turns *t, size_t series) {

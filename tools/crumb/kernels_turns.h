@@ -17,6 +17,7 @@ typedef enum turns_measure {
     TURNS_PEAK_GOPS,
     TURNS_CLOCK_GHZ,
     TURNS_LAUNCH_NS, /* that a launch costs without work */
+    TURNS_REORDER,   /* instructions that a core has on their way, the least of before and after; 0: unknown */
     TURNS_N_MEASURES
 } turns_measure;
 
@@ -37,7 +38,8 @@ typedef struct kernels_turns {
     bool cold;
     size_t rounds, n_series;
     turns_series series[TURNS_MAX_KERNELS];
-    double *sorted; /* [rounds] */
+    double *sorted;        /* [rounds] */
+    uint32_t most_reorder; /* that the machine had; 0: unknown */
 } kernels_turns;
 
 /* The choice and its machine outlive them. Destroyed by the caller, also after a failure. */
@@ -54,6 +56,9 @@ void kernels_turns_destroy(kernels_turns *turns);
 double kernels_turns_median(const kernels_turns *turns, size_t series, turns_measure measure);
 /* Of what one kernel took in a round over what the other took. */
 double kernels_turns_ratio(const kernels_turns *turns, size_t over, size_t under, turns_measure measure);
+/* The same of the rounds in which the kernel had its cores to itself, as far as that shows: the reorder window was
+ * whole. `under` SIZE_MAX: of the measure itself. *n: how many they are; of all of them, where nothing shows it. */
+double kernels_turns_alone(const kernels_turns *turns, size_t over, size_t under, turns_measure measure, size_t *n);
 /* Bytes of weights that a run reads, and 10^9 operations per second from the median time. */
 uint64_t kernels_turns_bytes(const kernels_turns *turns, size_t series);
 double kernels_turns_gops(const kernels_turns *turns, size_t series);

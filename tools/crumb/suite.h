@@ -16,6 +16,8 @@ typedef struct suite_row {
     double baseline;
     double ratio;                /* the median over the rounds, not that of the medians */
     double wanted;               /* of the ratio; 0: nothing, it is for information */
+    double alone_ratio;          /* in the rounds in which its cores ran nothing else, n_alone of n_rounds */
+    size_t n_alone, n_rounds;    /* n_rounds 0: not asked */
     bool factor;                 /* print the ratio as a factor, not in percent */
     uint64_t n_bytes;            /* that the ratio counts; 0: none */
     const char *head;            /* type of the output matrix; NULL: no model */

@@ -29,6 +29,7 @@ static crumb_status gemm_row(suite_state *s, const char *format, const gemm_targ
         row.measured = kernels_turns_gops(&turns, 0);
         row.baseline = row.peak_gops = kernels_turns_median(&turns, 0, TURNS_PEAK_GOPS);
         row.ratio = kernels_turns_median(&turns, 0, TURNS_PEAK_SHARE);
+        suite_alone(&row, &turns, 0, SIZE_MAX, TURNS_PEAK_SHARE);
         if (row.baseline <= 0) snprintf(row.note, sizeof row.note, "this tier has no int8 peak to compare with");
         status = suite_row_add(s, &row, err);
     }
@@ -83,6 +84,7 @@ static crumb_status few_row(suite_state *s, const char *format, kernels_shape sh
         row.baseline = memory ? from_memory : row.peak_gops;
         snprintf(row.baseline_name, sizeof row.baseline_name, "%s", memory ? "by bytes read" : "int8 peak");
         row.ratio = kernels_turns_median(&turns, 0, memory ? TURNS_READ_SHARE : TURNS_PEAK_SHARE);
+        suite_alone(&row, &turns, 0, SIZE_MAX, memory ? TURNS_READ_SHARE : TURNS_PEAK_SHARE);
         if (p.group) snprintf(row.note, sizeof row.note, "scales per %u", p.group);
         status = suite_row_add(s, &row, err);
     }

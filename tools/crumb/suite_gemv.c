@@ -95,6 +95,7 @@ static crumb_status gemv_row(suite_state *s, const char *model, const gemv_targe
         row.measured = (double)row.n_bytes / kernels_turns_median(&turns, way, TURNS_NS);
         row.baseline = row.read_gb_s = kernels_turns_median(&turns, way, TURNS_READ_GB_S);
         row.ratio = kernels_turns_median(&turns, way, TURNS_READ_SHARE);
+        suite_alone(&row, &turns, way, SIZE_MAX, TURNS_READ_SHARE);
         snprintf(row.note, sizeof row.note, "%s", divided);
         if (p.group) snprintf(row.note, sizeof row.note, "scales per %u, %s", p.group, divided);
         if (!large) snprintf(row.note, sizeof row.note, "%s", not_judged);
@@ -134,6 +135,7 @@ static crumb_status ternary_row(suite_state *s, const char *model, kernels_shape
         row.baseline = kernels_turns_gops(&turns, 1) / 2;
         snprintf(row.baseline_name, sizeof row.baseline_name, "%s", turns.series[1].info.name);
         row.ratio = kernels_turns_ratio(&turns, 1, 0, TURNS_NS);
+        suite_alone(&row, &turns, 1, 0, TURNS_NS);
         snprintf(row.note, sizeof row.note, "%s", turns.series[0].info.name);
         status = suite_row_add(s, &row, err);
     }

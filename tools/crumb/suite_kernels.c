@@ -44,6 +44,11 @@ crumb_status suite_turns(const suite_state *s, const crumb_kernel_problem *p, si
     return kernels_turns_run(out, err);
 }
 
+void suite_alone(suite_row *row, const kernels_turns *turns, size_t over, size_t under, turns_measure measure) {
+    row->n_rounds = turns->most_reorder > 0 ? turns->rounds : 0;
+    row->alone_ratio = kernels_turns_alone(turns, over, under, measure, &row->n_alone);
+}
+
 crumb_status suite_skip(suite_state *s, suite_row *row, const char *why, crumb_error *err) {
     row->skipped = true;
     snprintf(row->note, sizeof row->note, "%s", why);

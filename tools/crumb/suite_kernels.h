@@ -18,6 +18,8 @@ crumb_kernel_problem suite_usual_problem(const suite_state *s, const char *forma
  * *out in any case. */
 crumb_status suite_turns(const suite_state *s, const crumb_kernel_problem *p, size_t first, size_t second,
                          size_t rounds, kernels_turns *out, crumb_error *err);
+/* Fills in what the row's ratio is without other threads on the kernels' cores: kernels_turns_alone. */
+void suite_alone(suite_row *row, const kernels_turns *turns, size_t over, size_t under, turns_measure measure);
 /* A row without a measurement. */
 crumb_status suite_skip(suite_state *s, suite_row *row, const char *why, crumb_error *err);
 /* "2-bit", "ternary", "mxfp4". */

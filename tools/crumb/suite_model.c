@@ -168,11 +168,14 @@ static crumb_status run_once(suite_model *m, bool prompt, double value[MODEL_N_M
     crumb_isa isa;
     if (cli_interrupted(NULL)) return crumb_fail(err, CRUMB_ERR_INTERRUPTED, "interrupted");
     const double before = read_roof(m, false);
+    const uint32_t reorder = crumb_probe_reorder(m->probe);
     CRUMB_TRY(decode(m, value, err));
     for (size_t i = 0; i < SUITE_KV_TYPES && m->depth; i++) {
         CRUMB_TRY(crumb_session_rewind(m->deep[i], m->depth, err));
         CRUMB_TRY(feed_one_by_one(m, m->deep[i], m->n_gen, &value[MODEL_DEEP_NS + i], err));
     }
+    const uint32_t reorder_after = crumb_probe_reorder(m->probe);
+    value[MODEL_REORDER] = reorder < reorder_after ? reorder : reorder_after;
     value[MODEL_READ_GB_S] = (before + read_roof(m, false)) / 2;
     value[MODEL_STEPS_GB_S] = read_roof(m, true);
     value[MODEL_PEAK_GOPS] = crumb_isa_parse(m->info.target, &isa) ? crumb_probe_dot(m->probe, isa) : 0;
@@ -206,6 +209,17 @@ double suite_model_median_of(const suite_model *m, suite_model_fn *of, const voi
         if (isfinite(value) && fpclassify(value) != FP_ZERO) m->sorted[n++] = value;
     }
     return cli_median(m->sorted, n);
+}
+
+double suite_model_alone(const suite_model *m, suite_model_fn *of, const void *x, size_t *n) {
+    double most = 0;
+    for (size_t round = 0; round < m->suite->rounds; round++)
+        most = fmax(most, suite_model_value(m, MODEL_REORDER, round));
+    *n = 0;
+    for (size_t round = 0; round < m->suite->rounds; round++)
+        if (suite_model_value(m, MODEL_REORDER, round) >= CRUMB_REORDER_WHOLE * most)
+            m->sorted[(*n)++] = of(m, round, x);
+    return *n ? cli_median(m->sorted, *n) : 0;
 }
 
 static double one_measure(const suite_model *m, size_t round, const void *x) {

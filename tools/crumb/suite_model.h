@@ -14,6 +14,7 @@ typedef enum model_measure {
     MODEL_READ_GB_S,  /* the mean of before and after decoding */
     MODEL_STEPS_GB_S, /* reading alone, cut and in the steps of a layer's matrices */
     MODEL_PEAK_GOPS,  /* of the model's tier; 0: it has none */
+    MODEL_REORDER,    /* crumb_probe_reorder: the least of before and after decoding */
     MODEL_TOKEN_NS,
     MODEL_LAYERS_NS,                                /* of the token: the linear ops of the layers */
     MODEL_GEMV_NS,                                  /* those and the head */
@@ -56,5 +57,8 @@ double suite_model_median(const suite_model *m, model_measure measure);
 /* The median of what a function makes of each round; `x` is passed on. */
 typedef double suite_model_fn(const suite_model *m, size_t round, const void *x);
 double suite_model_median_of(const suite_model *m, suite_model_fn *of, const void *x);
+/* The same of the rounds in which its cores ran nothing else when decoding began and ended, as far as the reorder
+ * window shows it. *n: how many; of all where nothing shows it. */
+double suite_model_alone(const suite_model *m, suite_model_fn *of, const void *x, size_t *n);
 
 #endif

@@ -16,6 +16,13 @@ static void begin_row(suite_row *row, const char *section, const char *unit, con
     row->tuning = m->suite->tuning;
 }
 
+/* The row's ratio, of all rounds and of those without another thread on its cores. */
+static void set_ratio(suite_row *row, const suite_model *m, suite_model_fn *of) {
+    row->ratio = suite_model_median_of(m, of, NULL);
+    row->n_rounds = suite_model_median(m, MODEL_REORDER) > 0 ? m->suite->rounds : 0;
+    row->alone_ratio = suite_model_alone(m, of, NULL, &row->n_alone);
+}
+
 /* Nothing is taken out of caches between tokens: what one reads is gone when the next one wants it only where that is
  * much more than they hold. Added to the row's note. */
 static void say_cached(suite_row *row, const suite_model *m) {
@@ -75,7 +82,7 @@ static crumb_status layer_row(suite_state *s, const char *spec, crumb_error *err
         row.n_bytes = layers_bytes(&m) / m.info.n_layers;
         row.measured = (double)layers_bytes(&m) / suite_model_median(&m, MODEL_LAYERS_NS);
         row.baseline = row.read_gb_s;
-        row.ratio = suite_model_median_of(&m, layers_share, NULL);
+        set_ratio(&row, &m, layers_share);
         snprintf(row.what, sizeof row.what, "%s, a layer's matrices in decoding", spec);
         snprintf(row.baseline_name, sizeof row.baseline_name, "read");
         snprintf(row.note, sizeof row.note,
@@ -110,7 +117,7 @@ static crumb_status decode_row(suite_state *s, const suite_model *m, const char 
     row.n_bytes = m->info.decode_bytes;
     row.measured = suite_model_median_of(m, tokens_per_second, NULL);
     row.baseline = row.read_gb_s * 1e9 / (double)row.n_bytes;
-    row.ratio = suite_model_median_of(m, decode_share, NULL);
+    set_ratio(&row, m, decode_share);
     snprintf(row.what, sizeof row.what, "%s, decoding", name);
     snprintf(row.baseline_name, sizeof row.baseline_name, "at the read rate");
     say_cached(&row, m);

@@ -66,6 +66,7 @@ static crumb_status near_row(suite_state *s, const crumb_kernel_problem *p, size
         row.baseline = kernels_turns_median(&turns, 1, TURNS_GAMMA);
         snprintf(row.baseline_name, sizeof row.baseline_name, "%s", theirs.name);
         row.ratio = kernels_turns_ratio(&turns, 1, 0, TURNS_GAMMA);
+        suite_alone(&row, &turns, 1, 0, TURNS_GAMMA);
         snprintf(row.note, sizeof row.note, "cycles per vector of 8 x 4, weights in the core's %s, clock %.2f GHz",
                  in_l1 ? "L1" : "L2", kernels_turns_median(&turns, 0, TURNS_CLOCK_GHZ));
         status = suite_row_add(s, &row, err);

@@ -27,14 +27,21 @@ static void append(char *out, size_t size, const char *format, ...) {
     va_end(args);
 }
 
-/* What the ratio stands on: bytes counted, the head's format, what the probes said, the note. */
-enum { BASIS_BYTES = 416 };
+/* What the ratio stands on: bytes counted, the head's format, what the probes said, whether its cores ran other threads
+ * and what it is in the rounds without, if they are not too few to say anything; the note. */
+enum { BASIS_BYTES = 512, FEWEST_ALONE = 5 };
 static const char *basis(const suite_row *r, char out[BASIS_BYTES]) {
+    char alone[32];
     out[0] = 0;
     if (r->n_bytes) append(out, BASIS_BYTES, "%.1f MB", (double)r->n_bytes * 1e-6);
     if (r->head) append(out, BASIS_BYTES, "head %s", r->head);
     if (r->read_gb_s > 0) append(out, BASIS_BYTES, "read %.1f GB/s", r->read_gb_s);
     if (r->peak_gops > 0) append(out, BASIS_BYTES, "int8 peak %.0f GOPS", r->peak_gops);
+    if (r->n_alone < r->n_rounds)
+        append(out, BASIS_BYTES, "another thread on its cores in %zu of %zu rounds", r->n_rounds - r->n_alone,
+               r->n_rounds);
+    if (r->n_alone < r->n_rounds && r->n_alone >= FEWEST_ALONE)
+        append(out, BASIS_BYTES, "%s without", ratio_text(r->alone_ratio, r->factor, alone));
     if (r->note[0]) append(out, BASIS_BYTES, "%s", r->note);
     return out;
 }
@@ -78,6 +85,8 @@ static cJSON *row_object(const suite_state *s, const suite_row *r) {
     json_add_text(o, "head_type", r->head);
     add_real_or_null(o, "read_gb_s", r->read_gb_s);
     add_real_or_null(o, "peak_gops", r->peak_gops);
+    add_real_or_null(o, "alone_ratio", r->n_alone ? r->alone_ratio : 0);
+    cJSON_AddItemToObject(o, "alone_rounds", r->n_rounds ? json_u64(r->n_alone) : cJSON_CreateNull());
     json_add_text(o, "tuning", r->tuning);
     json_add_text(o, "note", r->note);
     cJSON_AddItemToObject(o, "n_threads", json_i64(s->n_threads));
