@@ -2,11 +2,10 @@
 #include "cpu/plan.h"
 
 #include "host/base/checked.h"
+#include "scheduler/chunks.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { RUNS_PER_THREAD = 12 };
 
 static void store(const crumb_plan *p, const crumb_step *s, uint32_t row, uint32_t head, const float *k) {
     uint32_t dim = s->attention.head_dim, position = p->rows[row].position;
@@ -104,9 +103,14 @@ static uint32_t chunks_of(const crumb_plan *p, const crumb_row_block *block) {
     return p->rows[block->row0 + block->n - 1].position / CRUMB_ATTENTION_CHUNK + 1; /* positions rise */
 }
 
-/* The chunk's (m, l, o) of every query; a query whose row lies before the chunk has n_keys 0, and no m and l. `next` is
- * the chunk that this thread takes next, or the same. */
-static void attend_chunk(const crumb_plan *p, const crumb_step *s, const queries *a, uint32_t chunk, uint32_t next,
+/* Keys and values of a chunk: as many bytes of each. */
+static size_t chunk_bytes_of(const crumb_plan *p) {
+    return CRUMB_ATTENTION_CHUNK / CRUMB_KEY_BLOCK * p->kv->block_bytes;
+}
+
+/* The chunk's (m, l, o) of every query; a query whose row lies before the chunk has n_keys 0, and no m and l. `next`:
+ * the keys that this thread reads next, or any others. */
+static void attend_chunk(const crumb_plan *p, const crumb_step *s, const queries *a, uint32_t chunk, const char *next,
                          float *m, float *l, float *o) {
     uint32_t dim = s->attention.head_dim, first = chunk * CRUMB_ATTENTION_CHUNK, most = 0;
     for (uint32_t i = 0; i < a->n; i++) {
@@ -116,11 +120,11 @@ static void attend_chunk(const crumb_plan *p, const crumb_step *s, const queries
         most = a->n_keys[i] > most ? a->n_keys[i] : most;
     }
     uint32_t n_blocks = (most + CRUMB_KEY_BLOCK - 1) / CRUMB_KEY_BLOCK;
-    size_t chunk_bytes = CRUMB_ATTENTION_CHUNK / CRUMB_KEY_BLOCK * p->kv->block_bytes;
+    const size_t chunk_bytes = chunk_bytes_of(p);
     const char *keys = a->keys + chunk * chunk_bytes, *values = a->values + chunk * chunk_bytes;
     p->kv->ops->scores(a->q, a->n, dim, keys, n_blocks, values, a->scores);
     p->kv->ops->softmax(a->scores, a->n, a->n_keys, s->attention.scale, m, l);
-    p->kv->ops->values(a->scores, a->n, a->n_keys, dim, values, a->keys + next * chunk_bytes, o);
+    p->kv->ops->values(a->scores, a->n, a->n_keys, dim, values, next, o);
 }
 
 static void start_merge(const queries *a, uint32_t dim) {
@@ -161,8 +165,8 @@ static void attend_whole(const crumb_plan *p, const crumb_step *s, int thread, c
     uint32_t n_chunks = chunks_of(p, block);
     start_merge(&a, dim);
     for (uint32_t chunk = 0; chunk < n_chunks; chunk++) {
-        uint32_t next = chunk + 1 < n_chunks ? chunk + 1 : chunk;
-        attend_chunk(p, s, &a, chunk, next, a.chunk_m, a.chunk_l, a.chunk_o);
+        const uint32_t next = chunk + 1 < n_chunks ? chunk + 1 : chunk;
+        attend_chunk(p, s, &a, chunk, a.keys + next * chunk_bytes_of(p), a.chunk_m, a.chunk_l, a.chunk_o);
         for (uint32_t i = 0; i < a.n; i++)
             if (a.n_keys[i]) merge(p, &a, i, dim, a.chunk_m[i], a.chunk_l[i], a.chunk_o + (size_t)i * dim);
     }
@@ -177,19 +181,31 @@ static float *partial(const crumb_plan *p, const crumb_step *s, const queries *a
     return base + (size_t)a->row0 * n_kv * per_row + (size_t)a->kv_head * a->n_rows * per_row + chunk * per_chunk;
 }
 
-/* Chunks first to end - 1 of a block's head. Whoever finishes the last one merges them all, in rising order. */
-static void attend_split(crumb_plan *p, const crumb_step *s, int thread, uint32_t block_index, uint32_t kv_head,
-                         uint32_t first, uint32_t end) {
-    const crumb_row_block *block = &p->blocks[block_index];
-    queries a = gather(p, s, thread, block, kv_head);
-    uint32_t dim = s->attention.head_dim, n_chunks = chunks_of(p, block);
-    for (uint32_t chunk = first; chunk < end; chunk++) {
+/* Chunks of keys in a row: first to end - 1 of one head's, for one block of rows. */
+typedef struct run {
+    uint32_t block, kv_head, first, end;
+} run;
+
+/* A run's keys, from its first chunk on. */
+static const char *run_keys(const crumb_plan *p, const crumb_step *s, const run *r) {
+    const uint32_t sequence = p->rows[p->blocks[r->block].row0].sequence;
+    return p->kv->layers[s->attention.kv_layer][0] + crumb_kv_head_offset(p->kv, sequence, r->kv_head) +
+           r->first * chunk_bytes_of(p);
+}
+
+/* Whoever finishes the last chunk of a block's head merges them all, in rising order. `after`: keys that this thread
+ * reads after the run, or any others. */
+static void attend_run(crumb_plan *p, const crumb_step *s, int thread, const run *r, const char *after) {
+    const crumb_row_block *block = &p->blocks[r->block];
+    queries a = gather(p, s, thread, block, r->kv_head);
+    uint32_t dim = s->attention.head_dim, n_chunks = chunks_of(p, block), n = r->end - r->first;
+    for (uint32_t chunk = r->first; chunk < r->end; chunk++) {
         float *o = partial(p, s, &a, chunk), *m = o + (size_t)a.n * dim, *l = m + a.n;
         for (uint32_t i = 0; i < a.n; i++) l[i] = 0;
-        attend_chunk(p, s, &a, chunk, chunk + 1 < end ? chunk + 1 : chunk, m, l, o);
+        attend_chunk(p, s, &a, chunk, chunk + 1 < r->end ? a.keys + (chunk + 1) * chunk_bytes_of(p) : after, m, l, o);
     }
-    _Atomic uint32_t *done = &p->merges[(size_t)block_index * s->attention.n_head_kv + kv_head];
-    if (atomic_fetch_add_explicit(done, end - first, memory_order_acq_rel) + end - first < n_chunks) return;
+    _Atomic uint32_t *done = &p->merges[(size_t)r->block * s->attention.n_head_kv + r->kv_head];
+    if (atomic_fetch_add_explicit(done, n, memory_order_acq_rel) + n < n_chunks) return;
     atomic_store_explicit(done, 0, memory_order_relaxed);
     start_merge(&a, dim);
     for (uint32_t c = 0; c < n_chunks; c++) {
@@ -200,42 +216,61 @@ static void attend_split(crumb_plan *p, const crumb_step *s, int thread, uint32_
     finish(p, s, &a);
 }
 
-/* Few rows: items are runs of chunks of keys, so that one long context keeps all threads busy. */
+/* Few rows: threads take chunks of keys, of all blocks and heads in a row, so that one long context keeps all of them
+ * busy. An item is as many of these units as scheduler/chunks.h says: long runs first, within which a thread fetches a
+ * chunk while it computes on the one before, and short ones at the end, so that threads finish nearly together. */
 static bool splits(const crumb_plan *p) {
     return p->n_rows <= CRUMB_SPLIT_ROWS && p->n_threads > 1;
 }
 
-/* Chunks of a run: within one, a thread fetches a chunk while it computes on the one before; and there are enough runs
- * for threads to finish nearly together. */
-static uint32_t run_length(const crumb_plan *p, const crumb_step *s) {
+static uint32_t units_of(const crumb_plan *p, const crumb_step *s) {
     uint32_t n_chunks = 0;
     for (uint32_t b = 0; b < p->n_blocks; b++) n_chunks += chunks_of(p, &p->blocks[b]);
-    uint32_t length = s->attention.n_head_kv * n_chunks / (RUNS_PER_THREAD * (uint32_t)p->n_threads);
-    return length ? length : 1;
+    return s->attention.n_head_kv * n_chunks;
 }
 
-static uint32_t runs_of(const crumb_plan *p, uint32_t block, uint32_t length) {
-    return (chunks_of(p, &p->blocks[block]) + length - 1) / length;
+static uint32_t item_end(const crumb_plan *p, uint32_t at, uint32_t n_units) {
+    return crumb_chunk_end(at, n_units, 2 * chunk_bytes_of(p), 1, p->n_threads, 0);
+}
+
+/* The run that begins with unit `at`: to the unit `end`, or to the end of its head. */
+static run run_at(const crumb_plan *p, const crumb_step *s, uint32_t at, uint32_t end) {
+    const uint32_t n_units = end - at, n_kv = s->attention.n_head_kv;
+    run r = {0};
+    while (at >= n_kv * chunks_of(p, &p->blocks[r.block])) at -= n_kv * chunks_of(p, &p->blocks[r.block++]);
+    const uint32_t n_chunks = chunks_of(p, &p->blocks[r.block]);
+    r.kv_head = at / n_chunks;
+    r.first = at % n_chunks;
+    r.end = n_units < n_chunks - r.first ? r.first + n_units : n_chunks;
+    return r;
 }
 
 static uint32_t attention_items(const crumb_plan *p, const crumb_step *s) {
     if (!splits(p)) return s->attention.n_head_kv * p->n_blocks;
-    uint32_t n_runs = 0, length = run_length(p, s);
-    for (uint32_t b = 0; b < p->n_blocks; b++) n_runs += runs_of(p, b, length);
-    return s->attention.n_head_kv * n_runs;
+    const uint32_t n_units = units_of(p, s);
+    uint32_t n = 0;
+    for (uint32_t at = 0; at < n_units; at = item_end(p, at, n_units)) n++;
+    return n;
 }
 
 static void attention(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
-    uint32_t n_kv = s->attention.n_head_kv;
+    const uint32_t n_kv = s->attention.n_head_kv;
     if (!splits(p)) { /* the last blocks, which have the most keys, come first */
         attend_whole(p, s, walker->thread, &p->blocks[item / n_kv], item % n_kv);
         return;
     }
-    uint32_t b = 0, n_runs, length = run_length(p, s);
-    for (; item >= n_kv * (n_runs = runs_of(p, b, length)); b++) item -= n_kv * n_runs;
-    uint32_t n_chunks = chunks_of(p, &p->blocks[b]), first = item % n_runs * length;
-    uint32_t end = n_chunks - first < length ? n_chunks : first + length;
-    attend_split(p, s, walker->thread, b, item / n_runs, first, end);
+    const uint32_t n_units = units_of(p, s);
+    uint32_t at = 0;
+    for (uint32_t i = attention_items(p, s) - 1; i > item; i--)
+        at = item_end(p, at, n_units); /* the highest is first */
+    const uint32_t end = item_end(p, at, n_units);
+    run r = run_at(p, s, at, end);
+    for (at += r.end - r.first; at < end; at += r.end - r.first) {
+        const run next = run_at(p, s, at, end);
+        attend_run(p, s, walker->thread, &r, run_keys(p, s, &next));
+        r = next;
+    }
+    attend_run(p, s, walker->thread, &r, run_keys(p, s, &r));
 }
 
 const crumb_step_kind crumb_step_attention = {attention_items, attention};
