@@ -191,12 +191,10 @@ static crumb_status cut(crumb_recorder *r, const crumb_step *s, int many, uint32
     const uint64_t unit_bytes = unit_bytes_of(s);
     const uint32_t share = s->linear.parts[0].knobs[many].share;
     const uint32_t step = many ? CRUMB_STRIP_TILES : CRUMB_STREAM_TILES;
-    *out = (crumb_chunks){.first = (uint32_t)r->n_chunk_bounds, .n_threads = n_threads};
-    CRUMB_TRY(add_bound(r, 0, err));
-    for (uint32_t at = 0; at < n_units; out->n++) {
-        at = crumb_chunk_end(at, n_units, unit_bytes, step, n_threads, share);
-        CRUMB_TRY(add_bound(r, at, err));
-    }
+    const uint32_t n = crumb_chunks_count(n_units, unit_bytes, step, n_threads, share);
+    *out = (crumb_chunks){.first = (uint32_t)r->n_chunk_bounds, .n = n, .n_threads = n_threads};
+    for (uint32_t i = 0; i <= n; i++)
+        CRUMB_TRY(add_bound(r, crumb_chunk_begin(i, n_units, unit_bytes, step, n_threads, share), err));
     return CRUMB_OK;
 }
 

@@ -229,8 +229,9 @@ static uint32_t units_of(const crumb_plan *p, const crumb_step *s) {
     return s->attention.n_head_kv * n_chunks;
 }
 
-static uint32_t item_end(const crumb_plan *p, uint32_t at, uint32_t n_units) {
-    return crumb_chunk_end(at, n_units, 2 * chunk_bytes_of(p), 1, p->n_threads, 0);
+/* Where item i begins, counted from the first unit on. */
+static uint32_t item_begin(const crumb_plan *p, uint32_t i, uint32_t n_units) {
+    return crumb_chunk_begin(i, n_units, 2 * chunk_bytes_of(p), 1, p->n_threads, 0);
 }
 
 /* The run that begins with unit `at`: to the unit `end`, or to the end of its head. */
@@ -247,10 +248,7 @@ static run run_at(const crumb_plan *p, const crumb_step *s, uint32_t at, uint32_
 
 static uint32_t attention_items(const crumb_plan *p, const crumb_step *s) {
     if (!splits(p)) return s->attention.n_head_kv * p->n_blocks;
-    const uint32_t n_units = units_of(p, s);
-    uint32_t n = 0;
-    for (uint32_t at = 0; at < n_units; at = item_end(p, at, n_units)) n++;
-    return n;
+    return crumb_chunks_count(units_of(p, s), 2 * chunk_bytes_of(p), 1, p->n_threads, 0);
 }
 
 static void attention(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_walker *walker) {
@@ -260,10 +258,9 @@ static void attention(crumb_plan *p, const crumb_step *s, uint32_t item, crumb_w
         return;
     }
     const uint32_t n_units = units_of(p, s);
-    uint32_t at = 0;
-    for (uint32_t i = attention_items(p, s) - 1; i > item; i--)
-        at = item_end(p, at, n_units); /* the highest is first */
-    const uint32_t end = item_end(p, at, n_units);
+    const uint32_t i = attention_items(p, s) - 1 - item; /* the highest is taken first */
+    const uint32_t end = item_begin(p, i + 1, n_units);
+    uint32_t at = item_begin(p, i, n_units);
     run r = run_at(p, s, at, end);
     for (at += r.end - r.first; at < end; at += r.end - r.first) {
         const run next = run_at(p, s, at, end);

@@ -5,14 +5,16 @@
 
 #include "host/base/error.h"
 
-/* The end of the chunk that begins at unit `at` of n_units, where one ends or at 0. Chunks come in batches, one for
- * each thread, each batch a part of what is left (factoring: Hummel, Schonberg, Flynn, 1992): so there are few, long
- * streams of which the beginning alone waits for memory, and still no thread waits long for the last; cores half as
- * fast as the others have just done their first then. A unit is some tile-rows with unit_bytes of weights, or a
- * chunk of keys and values; share: a batch is 1 / share of what is left, 0 a default. Chunks of more than `step` units
- * are multiples of it, but for the last. */
-uint32_t crumb_chunk_end(uint32_t at, uint32_t n_units, uint64_t unit_bytes, uint32_t step, int n_threads,
-                         uint32_t share);
+/* Where chunk i of n_units begins; n_units for those behind the last. Chunks come in batches, one for each thread, each
+ * batch a part of what is left (factoring: Hummel, Schonberg, Flynn, 1992): so there are few, long streams of which the
+ * beginning alone waits for memory, and still no thread waits long for the last; cores half as fast as the others have
+ * just done their first then. A unit is some tile-rows with unit_bytes of weights, or a chunk of keys and values;
+ * share: a batch is 1 / share of what is left, 0 a default. Chunks of more than `step` units are multiples of it, but
+ * for the last. */
+uint32_t crumb_chunk_begin(uint32_t i, uint32_t n_units, uint64_t unit_bytes, uint32_t step, int n_threads,
+                           uint32_t share);
+/* How many chunks there are. */
+uint32_t crumb_chunks_count(uint32_t n_units, uint64_t unit_bytes, uint32_t step, int n_threads, uint32_t share);
 /* All of n_units in at most `most` chunks, of which the last takes what is left. bounds [most + 1]: where they begin,
  * and the end. Returns how many there are. */
 uint32_t crumb_chunks_cut(uint32_t n_units, uint64_t unit_bytes, uint32_t step, int n_threads, uint32_t share,

@@ -76,7 +76,7 @@ typedef struct work {
     const crumb_sim_op *op;
     const uint32_t *bounds; /* of shares; NULL: chunks */
     uint32_t shares;        /* not yet taken (bits) */
-    uint32_t at;            /* where the next chunk begins */
+    uint32_t chunk, at;     /* the next chunk, and where it begins */
     int n_cores;
     double chunk_us;
     uint32_t ticks[CRUMB_BALANCE_MAX_CORES]; /* nanoseconds of shares */
@@ -106,7 +106,7 @@ static void take_share(work *w, int core, running *r) {
 }
 
 static void take_chunk(work *w, running *r) {
-    const uint32_t end = crumb_chunk_end(w->at, w->op->n_units, w->op->unit_bytes, 1, w->n_cores, 0);
+    const uint32_t end = crumb_chunk_begin(++w->chunk, w->op->n_units, w->op->unit_bytes, 1, w->n_cores, 0);
     r->left = end - w->at;
     r->wait_us = w->chunk_us;
     r->share = -1;

@@ -407,6 +407,8 @@ static void chunks_come_in_batches(void **state) {
                 const uint32_t n = crumb_chunks_cut(n_units, 8192, STEP, n_threads, share, MOST, bounds);
                 assert_int_equal(bounds[0], 0);
                 assert_int_equal(bounds[n], n_units);
+                assert_int_equal(crumb_chunks_count(n_units, 8192, STEP, n_threads, share), n);
+                assert_int_equal(crumb_chunk_begin(n + 1, n_units, 8192, STEP, n_threads, share), n_units);
                 for (uint32_t i = 0; i < n; i++) {
                     const uint32_t size = bounds[i + 1] - bounds[i];
                     assert_true(size > 0);
