@@ -126,7 +126,7 @@ struct crumb_kernel_suite {
     /* Measures the roofs once more, for this kernel. */
     void (*machine_roofs)(crumb_kernel_machine *machine, size_t kernel, crumb_kernel_roofs *out);
     /* Instructions that a core has on their way at once, now, and the most that this machine ever had: less where other
-     * threads run on the same cores. NULL: unknown. */
+     * threads run on the same cores. NULL, or 0: unknown. */
     uint32_t (*machine_reorder)(crumb_kernel_machine *machine, uint32_t *most);
     /* Bytes that CRUMB_BENCH_COLD has taken out of caches since the machine was created, or, where a device cannot do
      * that, has read in the place of what they held: what is added between two calls is one run's. */

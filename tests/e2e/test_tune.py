@@ -128,7 +128,7 @@ class Tune(CommandTest):
         """Of the second stage, whose candidates have had three rounds before."""
         terminal, end = pty.openpty()
         process = subprocess.Popen([COMMAND, "tune", "--bits", "8", "--shape", "8192x2048x1", "-t", "1", "--op", "gemv", "--kernel",
-                                    "gemv_u8_i8__avx2", "--fraction", "0.2", "--budget", "100s", "--tuning", self.database], stdin=end,
+                                    "gemv_u8_i8__avx2", "--fraction", "0.6", "--budget", "100s", "--tuning", self.database], stdin=end,
                                    stdout=end, stderr=end, env=environment(TERM="xterm"), start_new_session=True,
                                    preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(end)
