@@ -120,9 +120,9 @@ static void dot_part(crumb_probe *probe, uint32_t item, uint64_t argument, uint6
 
 /* A roof is what the best way reaches: some processors are faster when lines are asked for early, others without. */
 static void choose_read(crumb_probe *probe) {
-    enum { PASSES = 7, WAYS = 3 };
+    enum { PASSES = 7, WAYS = 4 };
     crumb_probe_read_fn *const ways[WAYS] = {crumb_probe_read__avx2, crumb_probe_read_ahead__avx2,
-                                             crumb_probe_read_far__avx2};
+                                             crumb_probe_read_far__avx2, crumb_probe_read_two__avx2};
     double best[WAYS] = {0};
     int fastest = 0;
     probe->read = read_scalar;

@@ -45,7 +45,7 @@ double crumb_probe_clock(crumb_probe *probe);
 /* Instructions that a core has on their way at once, of the core that has the fewest of all threads' (probe_reorder.c:
  * rungs of 32 to 64, CRUMB_PROBE_REORDER_MOST for that and more). On Intel's cores another thread on the same core, of
  * this system or, in a virtual machine, of another one, takes half of them away, and much of what is fetched ahead of a
- * kernel's instructions. 0: unknown, without memory. */
+ * kernel's instructions. 0: unknown, without memory or on other processors. */
 uint32_t crumb_probe_reorder(crumb_probe *probe);
 enum { CRUMB_PROBE_REORDER_MOST = 480 };
 /* From this part of the most that was ever seen on, it is whole: its rungs are up to a sixth apart. */
@@ -67,6 +67,7 @@ crumb_probe_dot_fn crumb_probe_dot__avx2, crumb_probe_dot__avxvnni, crumb_probe_
 
 /* Reads n_bytes (a multiple of 1 KiB, 64-byte aligned); returns something that depends on all of them. */
 typedef uint64_t crumb_probe_read_fn(const void *p, uint64_t n_bytes);
-crumb_probe_read_fn crumb_probe_read__avx2, crumb_probe_read_ahead__avx2, crumb_probe_read_far__avx2;
+crumb_probe_read_fn crumb_probe_read__avx2, crumb_probe_read_ahead__avx2, crumb_probe_read_far__avx2,
+    crumb_probe_read_two__avx2;
 
 #endif

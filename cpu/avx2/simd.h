@@ -21,11 +21,6 @@ SIMD_INLINE int gemv_streams(int bits, int columns) {
     return columns == 1 && (bits == 3 || bits == 5 || bits == 6) ? 4 : 2;
 }
 
-/* How far ahead a GEMV fetches into L2 (gemv.h); 0: not at all. */
-SIMD_INLINE size_t gemv_far_bytes(int bits) {
-    return bits == 8 ? 16384 : 0;
-}
-
 enum {
     GEMM_REGISTER_COLUMNS = 6, /* 12 accumulators */
     GEMM_WHOLE_COLUMNS = 4

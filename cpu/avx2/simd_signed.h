@@ -34,9 +34,4 @@ SIMD_INLINE int gemv_streams(int bits, int columns) {
     return 2;
 }
 
-SIMD_INLINE size_t gemv_far_bytes(int bits) {
-    (void)bits;
-    return 0;
-}
-
 #endif

@@ -16,15 +16,9 @@ SIMD_INLINE int dot_accumulators(int bits) {
 
 #include "cpu/lowbit/dot32.h"
 
-/* Tile-rows that a GEMV reads at once: 4 to 16 accumulators; split codes have few, and take four. One stream of bytes
- * is as much as a core's queues hold. */
+/* Tile-rows that a GEMV reads at once: 2 to 16 accumulators; split codes have few, and take four. */
 SIMD_INLINE int gemv_streams(int bits, int columns) {
-    return columns == 1 && bits == 8 ? 1 : columns == 1 && (bits == 3 || bits == 5 || bits == 6) ? 4 : 2;
-}
-
-/* How far ahead a GEMV fetches into L2 (gemv.h); 0: not at all. */
-SIMD_INLINE size_t gemv_far_bytes(int bits) {
-    return bits == 1 || bits == 4 || bits == 8 ? 16384 : 0;
+    return columns == 1 && (bits == 3 || bits == 5 || bits == 6) ? 4 : 2;
 }
 
 /* Half as many as there are registers for: then a core's window of instructions holds the fold of one group and the dot

@@ -25,15 +25,10 @@ SIMD_INLINE int dot_accumulators(int bits) {
 
 #include "cpu/lowbit/dot32.h"
 
-/* Tile-rows that a GEMV reads at once, for 4 to 16 accumulators (one column of 8 bits: 2), as many for two columns. */
+/* Tile-rows that a GEMV reads at once, for 4 to 16 accumulators, as many for two columns. */
 SIMD_INLINE int gemv_streams(int bits, int columns) {
     const bool split = bits == 3 || bits == 5 || bits == 6;
-    return split ? 4 / columns : bits <= 2 ? 2 / columns : bits == 8 ? columns : 2;
-}
-
-/* How far ahead a GEMV fetches into L2 (gemv.h); 0: not at all. */
-SIMD_INLINE size_t gemv_far_bytes(int bits) {
-    return bits == 8 ? 16384 : 0;
+    return split ? 4 / columns : bits <= 2 ? 2 / columns : 2;
 }
 
 /* As many as the zmm tier, so that both want activations in the same order. */

@@ -30,16 +30,11 @@ SIMD_INLINE int dot_accumulators(int bits) {
 
 #include "cpu/lowbit/dot32.h"
 
-/* Tile-rows that a GEMV reads at once, for 8 accumulators of the 16 registers (8 bits: 2, and 4 of two columns). One
- * row of 1 bit has 32, of which most are in memory, and 1.4 times the speed of 8 in registers, as a stream alone is. */
+/* Tile-rows that a GEMV reads at once, for 8 accumulators of the 16 registers (8 bits: 4). One row of 1 bit has 32, of
+ * which most are in memory, and 1.4 times the speed of 8 in registers, as a stream alone is. */
 SIMD_INLINE int gemv_streams(int bits, int columns) {
     if (bits == 3 || bits == 5 || bits == 6) return 4 / columns;
-    return columns == 2 || bits == 8 ? 1 : bits == 1 ? 4 : 2;
-}
-
-/* How far ahead a GEMV fetches into L2 (gemv.h); 0: not at all. */
-SIMD_INLINE size_t gemv_far_bytes(int bits) {
-    return bits == 8 ? 16384 : 0;
+    return columns == 2 ? 1 : bits == 1 ? 4 : 2;
 }
 
 enum {

@@ -21,11 +21,15 @@
 enum {
     GEMV_MAX_STREAMS = CRUMB_STREAM_TILES,
     GEMV_MAX_COLUMNS = 2,
-    GEMV_MAX_SUMS = 8,       /* streams * TILE_VECTORS * columns */
-    GEMV_AHEAD_BYTES = 8192, /* on their way in all streams together */
-    GEMV_NEAR_OF_BYTES = 1536,
-    GEMV_INTEL_FAR_BYTES = 2048, /* on Intel's cores, of each stream: into L2, and half of the way on into L1 */
+    GEMV_MAX_SUMS = 8, /* streams * TILE_VECTORS * columns */
+    /* How far ahead lines are fetched into L2 (far), and on into L1 (near). */
+    GEMV_INTEL_FAR_BYTES = 2048,
     GEMV_INTEL_NEAR_BYTES = 1024,
+    GEMV_FAR_BYTES = 4096, /* on other cores; less where little is done with a line, VNNI's products of whole codes */
+    GEMV_NEAR_BYTES = 1024,
+    GEMV_QUICK_FAR_BYTES = 2048,
+    GEMV_QUICK_NEAR_BYTES = 512,
+    GEMV_BYTES_NEAR_BYTES = 256, /* and with operands of 8 bits */
     /* Of four streams, of groups of up to 64: their scales are four more, and of 32 a ninth of 4-bit codes' bytes. Read
      * rates of 4 and 8 bits rise by 0 to 7 % (Golden Cove; 256 bytes gain less); of two streams on AVX2 they fall. */
     GEMV_SCALES_AHEAD_BYTES = 1024
@@ -209,8 +213,7 @@ struct gemv_pass {
     uint32_t n0;
     int streams, columns;
     uint32_t unroll;
-    int width;           /* bits of an operand */
-    size_t far;          /* bytes ahead that are fetched into L2, where no knob says it; 0: none are */
+    size_t near, far;    /* bytes ahead that are fetched into L1 and L2; knobs and Intel's cores have others */
     size_t scales_ahead; /* bytes ahead that scales and mins are fetched into L1; 0: they are few */
     int zero;            /* zero point */
     vint table;          /* of a codebook */
@@ -303,14 +306,11 @@ SIMD_INLINE void gemv_prefetch(const crumb_linear_args *a, uint32_t n, uint32_t 
     if (a->add) __builtin_prefetch(a->add + n * a->add_stride + (size_t)tile * CRUMB_TILE_ROWS, 0);
 }
 
-/* How far ahead lines are fetched into L1. On Intel's cores memory is kept busy by fetches into L2, which free their
- * fill buffers early; what goes on from there into L1 holds one for as long as L2 takes. Elsewhere of bytes not far,
- * since so few operations are done with a line that a core's window of instructions reaches as far by itself, and what
- * is asked for twice only fills its queues. */
-SIMD_INLINE size_t gemv_near(const crumb_linear_args *a, int width, int streams) {
+/* How far ahead lines are fetched into L1. Memory is kept busy by fetches into L2, which free their fill buffers early;
+ * what goes on from there into L1 holds one for as long as L2 takes. */
+SIMD_INLINE size_t gemv_near(const crumb_linear_args *a, const gemv_pass *pass) {
     if (a->knobs.near_bytes) return a->knobs.near_bytes;
-    if (crumb_core_is_intel()) return GEMV_INTEL_NEAR_BYTES;
-    return width == 8 ? GEMV_NEAR_OF_BYTES : GEMV_AHEAD_BYTES / (size_t)streams;
+    return crumb_core_is_intel() ? GEMV_INTEL_NEAR_BYTES : pass->near;
 }
 
 /* How far ahead into L2; 0: not at all, which a knob says by 1 KB. What lies no further than the other fetch need not
@@ -330,7 +330,7 @@ static void gemv_run_pass(const crumb_linear_args *a, const shape *s, const gemv
     o.mul = a->w->mul;
     o.max_code = a->w->max_code;
     o.table = pass->table;
-    o.near = gemv_near(a, pass->width, pass->streams);
+    o.near = gemv_near(a, pass);
     o.far = gemv_far(a, pass, o.near);
     gemv_scales scales;
     scales.served = scales.supers_served = 0;
@@ -383,7 +383,7 @@ SIMD_INLINE void gemv_take_halves(const crumb_linear_args *a, gemv_pass *pass) {
 
 /* For who asks what the knobs come to (crumb_linear_args.effect). */
 static inline void gemv_tell(const crumb_linear_args *a, const gemv_pass *pass) {
-    const size_t near = gemv_near(a, pass->width, pass->streams);
+    const size_t near = gemv_near(a, pass);
     *a->effect = a->knobs;
     a->effect->streams = (uint32_t)pass->streams;
     a->effect->unroll = pass->unroll;
@@ -425,8 +425,11 @@ static inline void gemv_choose(const crumb_linear_args *a, const shape *s, int b
 static inline void gemv(const crumb_linear_args *a, int bits, int width, const gemv_variants *variants) {
     const shape s = shape_of(a, bits);
     const uint32_t unit_steps = has_halves(&s) ? BLOCK_STEPS : s.group_steps;
-    gemv_pass pass = {.width = width,
-                      .far = gemv_far_bytes(width),
+    const bool quick = DOT_HOLDS_ROW && !is_split(bits);
+    gemv_pass pass = {.near = !quick       ? GEMV_NEAR_BYTES
+                              : width == 8 ? GEMV_BYTES_NEAR_BYTES
+                                           : GEMV_QUICK_NEAR_BYTES,
+                      .far = quick ? GEMV_QUICK_FAR_BYTES : GEMV_FAR_BYTES,
                       .scales_ahead = s.group_steps <= 2 * BLOCK_STEPS ? GEMV_SCALES_AHEAD_BYTES : 0,
                       .zero = zero_point(a->w),
                       .table = v_zero(),

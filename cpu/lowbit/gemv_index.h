@@ -133,9 +133,6 @@ SIMD_INLINE void index_sums(const gemv_operands *o, uint32_t line, uint32_t end,
     }
 }
 
-/* More is done with a line than with one of a tile, so that a core's window of instructions reaches fewer of them. */
-enum { INDEX_FAR_BYTES = 16384 };
-
 #define INDEX_GROUPS(bits, streams)                                                                                    \
     GEMV_GROUPS(index_##bits##_s##streams, 1, streams, false, false, index_sums(o, line, end, sums, bits, streams))
 #define INDEX_GEMV(name, bits)                                                                                         \
@@ -146,7 +143,6 @@ enum { INDEX_FAR_BYTES = 16384 };
         const index_way way = {.groups = {index_##bits##_s1, index_##bits##_s2, index_##bits##_s4},                    \
                                .streams = 2 * INDEX_TILES,                                                             \
                                .zero = bits == 1 ? zero_point(a->w) : 0, /* trits are looked up as -1, 0, 1 */         \
-                               .far = INDEX_FAR_BYTES,                                                                 \
                                .row_bytes = (size_t)crumb_index_lines(a->w) * TABLES_LINE_BYTES};                      \
         gemv_index(a, bits, &way);                                                                                     \
     }

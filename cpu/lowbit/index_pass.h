@@ -12,7 +12,6 @@ typedef struct index_way {
     gemv_groups_fn *groups[3]; /* for 1, 2 and 4 streams */
     gemv_groups_fn *pair;      /* for one stream and two rows of activations, which fill the registers, or NULL */
     int streams, zero;         /* by default; zero point of what is summed */
-    size_t far;                /* by default, bytes ahead that are fetched into L2 (gemv_pass) */
     size_t row_bytes;          /* of a->prepared, for each row of activations */
 } index_way;
 
@@ -35,7 +34,8 @@ static inline void gemv_index(const crumb_linear_args *a, int bits, const index_
     shape s = shape_of(a, bits);
     const uint32_t n_lines = crumb_index_lines(a->w);
     s.tile_bytes = (size_t)n_lines * CRUMB_INDEX_LINE_BYTES;
-    gemv_pass pass = {.far = way->far,
+    gemv_pass pass = {.near = GEMV_NEAR_BYTES,
+                      .far = GEMV_FAR_BYTES,
                       .zero = way->zero,
                       .table = v_zero(),
                       .streams = gemv_row_streams(a, way->streams),
