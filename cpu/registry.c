@@ -105,10 +105,9 @@ const char *crumb_cpu_kernels_hash(void) {
 }
 
 /* Bytes a cycle that a core gets from memory, up to which ternary weights at 1.6 bits, which take more operations, are
- * faster than at 2 (cpu/LIMITS.md). Intel's cores read 2 bits in four streams, and shuffle on one port. */
+ * faster than at 2 (cpu/LIMITS.md): VBMI's products, look-ups. */
 static double index_cycle_bytes(crumb_isa isa) {
-    if (isa >= CRUMB_ISA_AVX512VBMI) return crumb_core_is_intel() ? 6 : 9; /* products */
-    return isa >= CRUMB_ISA_AVX512VNNI && !crumb_core_is_intel() ? 7 : 4;  /* look-ups */
+    return isa >= CRUMB_ISA_AVX512VBMI ? 6 : 4;
 }
 
 /* 1 bit takes as many bytes either way; on zmm its products are faster than look-ups. */

@@ -231,8 +231,9 @@ static void layouts_follow_what_a_core_gets(void **state) {
                  {"cpu:avx2", 2, {0, 0}, 1 << 1}, /* unknown: a usual machine's */
                  {"cpu:avx2", 4, {0, 0}, 1 << 1 | 1 << 2},
                  {"cpu:avx512vnni", 2, {30, 4}, 1 << 2},
-                 {"cpu:avx512vnni", 2, {50, 4}, crumb_core_is_intel() ? 0 : 1 << 2},
-                 {"cpu:avx512vnni", 1, {50, 4}, 0}};
+                 {"cpu:avx512vnni", 2, {50, 4}, 0},
+                 {"cpu:avx512vbmi", 2, {45, 4}, 1 << 2},
+                 {"cpu:avx512vbmi", 2, {50, 4}, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const crumb_device_params params = {
             .target = cases[i].target, .n_threads = cases[i].n_threads, .cores = cases[i].cores};
