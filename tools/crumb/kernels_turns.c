@@ -110,7 +110,8 @@ double kernels_turns_ratio(const kernels_turns *t, size_t over, size_t under, tu
 }
 
 static bool had_core(const kernels_turns *t, size_t series, size_t round) {
-    return t->series[series].values[TURNS_REORDER * t->rounds + round] >= CRUMB_REORDER_WHOLE * t->most_reorder;
+    const double window = t->series[series].values[TURNS_REORDER * t->rounds + round];
+    return window > 0 && window >= CRUMB_REORDER_WHOLE * t->most_reorder;
 }
 
 double kernels_turns_alone(const kernels_turns *t, size_t over, size_t under, turns_measure m, size_t *n) {

@@ -57,7 +57,7 @@ double kernels_turns_median(const kernels_turns *turns, size_t series, turns_mea
 /* Of what one kernel took in a round over what the other took. */
 double kernels_turns_ratio(const kernels_turns *turns, size_t over, size_t under, turns_measure measure);
 /* The same of the rounds in which the kernel had its cores to itself, as far as that shows: the reorder window was
- * whole. `under` SIZE_MAX: of the measure itself. *n: how many they are; of all of them, where nothing shows it. */
+ * whole. `under` SIZE_MAX: of the measure itself. *n: how many they are; none where nothing shows it. */
 double kernels_turns_alone(const kernels_turns *turns, size_t over, size_t under, turns_measure measure, size_t *n);
 /* Bytes of weights that a run reads, and 10^9 operations per second from the median time. */
 uint64_t kernels_turns_bytes(const kernels_turns *turns, size_t series);

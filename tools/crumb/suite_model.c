@@ -216,9 +216,10 @@ double suite_model_alone(const suite_model *m, suite_model_fn *of, const void *x
     for (size_t round = 0; round < m->suite->rounds; round++)
         most = fmax(most, suite_model_value(m, MODEL_REORDER, round));
     *n = 0;
-    for (size_t round = 0; round < m->suite->rounds; round++)
-        if (suite_model_value(m, MODEL_REORDER, round) >= CRUMB_REORDER_WHOLE * most)
-            m->sorted[(*n)++] = of(m, round, x);
+    for (size_t round = 0; round < m->suite->rounds; round++) {
+        const double window = suite_model_value(m, MODEL_REORDER, round);
+        if (window > 0 && window >= CRUMB_REORDER_WHOLE * most) m->sorted[(*n)++] = of(m, round, x);
+    }
     return *n ? cli_median(m->sorted, *n) : 0;
 }
 

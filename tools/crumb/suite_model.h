@@ -58,7 +58,7 @@ double suite_model_median(const suite_model *m, model_measure measure);
 typedef double suite_model_fn(const suite_model *m, size_t round, const void *x);
 double suite_model_median_of(const suite_model *m, suite_model_fn *of, const void *x);
 /* The same of the rounds in which its cores ran nothing else when decoding began and ended, as far as the reorder
- * window shows it. *n: how many; of all where nothing shows it. */
+ * window shows it. *n: how many; none where nothing shows it. */
 double suite_model_alone(const suite_model *m, suite_model_fn *of, const void *x, size_t *n);
 
 #endif

@@ -85,7 +85,7 @@ static cJSON *row_object(const suite_state *s, const suite_row *r) {
     json_add_text(o, "head_type", r->head);
     add_real_or_null(o, "read_gb_s", r->read_gb_s);
     add_real_or_null(o, "peak_gops", r->peak_gops);
-    add_real_or_null(o, "alone_ratio", r->n_rounds && r->n_alone ? r->alone_ratio : 0);
+    add_real_or_null(o, "alone_ratio", r->n_alone ? r->alone_ratio : 0);
     cJSON_AddItemToObject(o, "alone_rounds", r->n_rounds ? json_u64(r->n_alone) : cJSON_CreateNull());
     json_add_text(o, "tuning", r->tuning);
     json_add_text(o, "note", r->note);
