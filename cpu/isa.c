@@ -57,7 +57,11 @@ static bool detect(crumb_isa isa) {
         has_avx2 && has_all(b7, avx512_f_dq_bw_vl) && has_all(c7, avx512_vnni) && has_all(saved_state(), zmm_state);
     switch (isa) {
     case CRUMB_ISA_AVX2: return has_avx2;
+#ifdef CRUMB_AVXVNNI_EVEX
+    case CRUMB_ISA_AVXVNNI: return has_avx512;
+#else
     case CRUMB_ISA_AVXVNNI: return has_avx2 && has_all(a71, avx_vnni);
+#endif
     case CRUMB_ISA_AVXVNNIINT8: return has_avx2 && has_all(a71, avx_vnni) && has_all(d71, avx_vnni_int8);
     case CRUMB_ISA_AVX512YMM:
     case CRUMB_ISA_AVX512VNNI: return has_avx512;
