@@ -23,9 +23,13 @@ instructions() {
 folder=CMakeFiles/crumb_objects.dir/cpu/avxvnni
 for object in "$build/$folder"/*.o; do
     name=${object##*/}
-    cmp <(instructions "$object") <(instructions "$work/$folder/$name")
-    printf '%s: the same %s instructions, ' "$name" "$(instructions "$object" | wc -l)"
-    if objdump -d --no-show-raw-insn "$work/$folder/$name" | grep -m1 '{vex} vpdp'; then exit 1; fi
-    printf '%s dot products\n' "$(instructions "$object" | grep -c '^vpdp')"
+    instructions "$object" >"$work/ships"
+    instructions "$work/$folder/$name" >"$work/runs"
+    cmp "$work/ships" "$work/runs"
+    dots=$(grep -c '^vpdp' "$work/ships") # none: this compares nothing, and fails
+    left=$(objdump -d --no-show-raw-insn "$work/$folder/$name" | grep -c '{vex} vpdp' || true)
+    printf '%s: the same %s instructions, %s dot products, %s of them in their own encoding\n' \
+        "$name" "$(wc -l <"$work/ships")" "$dots" "$left"
+    [ "$left" = 0 ]
 done
 "$work/crumb" kernels test --target cpu:avxvnni
