@@ -13,8 +13,8 @@ file of TYPE from the same weights (ik_llama.cpp:IQ2_BN, bitnet.cpp:I2_S). With 
 more case, which OpenVINO GenAI reads too: that of tests/deps.lock (85 MB, installed in the user's cache), or of the
 Python that CRUMB_OPENVINO_PYTHON names. "least" is what the first release asks of crumb, "aim" what its CPU kernels
 are to reach on a processor with VNNI. With --avx2 crumb and llama.cpp use plain AVX2 on any processor, and the aims
-are those for it; with --target crumb alone is held to a tier (cpu:avxvnni), and its peers to nothing. Nothing else should run meanwhile: the load average is printed with the table. About 5 minutes, and 2
-more with each peer.
+are those for it; with --target crumb alone is held to a tier (cpu:avxvnni), and its peers to nothing. Nothing else
+should run meanwhile: the load average is printed with the table. About 5 minutes, and 2 more with each peer.
 """
 import argparse
 import json
