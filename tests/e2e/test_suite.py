@@ -82,6 +82,9 @@ class Suite(CommandTest):
             self.assertEqual(len(problems), 1)
             self.assertRegex(problems[0]["what"], "256 x 512 x 1, gem[mv]_u2_i8")  # which is fastest, the machine says
             self.assertEqual((last["measured"], last["ratio"], last["wanted"]), (1, problems[0]["ratio"], 1.05))
+            printed = self.succeeds(*TINY, "--filter", "tuned", "--tuning", database).stdout.splitlines()
+            median = [cell.strip() for line in printed if "median of all" in line for cell in line.split("|")]
+            self.assertEqual(median[3:5], ["1.000 problems", "-"])  # they are beside the defaults, their number beside nothing
             run = ["--filter", "model", "-m", MODEL, "-p", "0"]
             tuned = f"tuned: {database}, 1 records"
             self.assertEqual([row["tuning"] for row in self.rows(*run, "--tuning", database)], [tuned])

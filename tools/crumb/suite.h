@@ -13,7 +13,7 @@ typedef struct suite_row {
     const char *unit; /* of measured and baseline */
     double measured;
     char baseline_name[96];
-    double baseline;
+    double baseline;             /* 0: none */
     double ratio;                /* the median over the rounds, not that of the medians */
     double wanted;               /* of the ratio; 0: nothing, it is for information */
     double alone_ratio;          /* in the rounds in which its cores ran nothing else, n_alone of n_rounds */

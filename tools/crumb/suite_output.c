@@ -50,7 +50,8 @@ static void print_markdown(const suite_row *r) {
     char measured[48] = "-", baseline[160] = "-", ratio[32] = "-", wanted[32] = "-", value[48], text[BASIS_BYTES];
     if (!r->skipped) {
         number(r->measured, r->unit, measured);
-        snprintf(baseline, sizeof baseline, "%s %s", number(r->baseline, r->unit, value), r->baseline_name);
+        if (r->baseline > 0)
+            snprintf(baseline, sizeof baseline, "%s %s", number(r->baseline, r->unit, value), r->baseline_name);
         ratio_text(r->ratio, r->factor, ratio);
     }
     if (r->wanted > 0) ratio_text(r->wanted, r->factor, wanted);
